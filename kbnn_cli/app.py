@@ -1,4 +1,4 @@
-"""The command line: its commands, each loaded when it is called for."""
+"""The command line and its commands, each of which is imported when it runs."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typer.core import TyperGroup
 from kbnn_cli import errors
 
 COMMANDS = {
-    "train": "Learn from a stream, row by row, into a model file.",
-    "predict": "Predict rows, with error bars or class probabilities.",
-    "evaluate": "Score a model on rows it does not learn.",
-    "inspect": "Show what a model is, has seen and believes.",
-    "join": "Make one model of several that learned shares of the rows.",
+    "train": "Train a model on a stream, row by row.",
+    "predict": "Predict rows with error bars or class probabilities.",
+    "evaluate": "Score a model on rows that it has not learned.",
+    "inspect": "Show the settings, data, weights and scores of a model.",
+    "join": "Join models that were trained on parts of the rows.",
     "help": "Show the help of a command: kbnn help train.",
 }
-"""The commands in the order of use, each with what it does: help loads none of them."""
+"""The commands in the order of use, with their help: `kbnn --help` imports none of them."""
 
 EXAMPLES = """\b
 Examples:
-  kbnn train data.csv --target price      learn from a file, into model.npz
-  tail -n +1 -f log.csv | kbnn train -    go on learning from a live stream
-  kbnn predict model.npz new.csv          predictions with error bars
-  kbnn evaluate model.npz test.csv        how good they are
-  kbnn inspect model.npz                  what the model knows
+  kbnn train data.csv --target price      train a model on a file, save model.npz
+  tail -n +1 -f log.csv | kbnn train -    train on a live stream
+  kbnn predict model.npz new.csv          predict with error bars
+  kbnn evaluate model.npz test.csv        score the predictions
+  kbnn inspect model.npz                  show the model
 """
 
 
@@ -36,11 +36,11 @@ class CommandGroup(TyperGroup):
     """The commands: `kbnn_cli.commands.NAME.app` holds the only command of NAME."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names in the order of use."""
+        """Return the names in the order of use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Load a command; None if there is none of that name."""
+        """Load a command; return None if there is none of that name."""
         return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -50,7 +50,7 @@ class CommandGroup(TyperGroup):
 
 
 def load_command(name: str) -> Any:
-    """A command by its name."""
+    """Load a command by its name."""
     return typer.main.get_command(import_module(f"kbnn_cli.commands.{name}").app)
 
 
@@ -81,15 +81,15 @@ def kbnn(
             "--version",
             callback=_print_version,
             is_eager=True,
-            help="Show version and engine.",
+            help="Show the version and the kernel, and exit.",
         ),
     ] = False,
 ) -> None:
-    """An online Bayesian neural network: learns row by row, predicts with error bars."""
+    """Online Bayesian neural network: learns row by row, predicts with error bars."""
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line (the process's own if none is given) and return its exit code."""
+    """Run a command line (that of the process by default) and return its exit code."""
     command = typer.main.get_command(app)
     return errors.run_guarded(partial(command, arguments, prog_name="kbnn", standalone_mode=False))
 

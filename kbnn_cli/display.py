@@ -157,7 +157,7 @@ def _facts_table(training: Training) -> Table:
         level = ", ".join(format_number(sd) for sd in model.noise_sd)
         facts.add_row("noise", f"sd {level}")
     if model.interval_mode == "tracked":
-        facts.add_row("bands", "tracked: kept to their promise as the stream goes on")
+        facts.add_row("bands", "calibrated online to their nominal coverage")
     if model.alarms:
         facts.add_row("drift", _format_alarms(model))
     spent = {name: getattr(seconds, name) for name in ("read", "encode", "learn", "save")}

@@ -1,4 +1,4 @@
-"""How a run ends: the one place where errors become a sentence and an exit code."""
+"""Exit codes, and the one place where errors become a message and an exit code."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from kbnn.sink import standard_output
 from kbnn.wording import clean_text
 
 EXIT_DONE: Final = 0
-EXIT_FAILED: Final = 1  # the data or the model cannot be used, or something is not whole
+EXIT_FAILED: Final = 1  # the data or the model cannot be used, or an output is incomplete
 EXIT_USAGE: Final = 2
 EXIT_CONDITION: Final = 3  # --fail-if was met
 EXIT_INTERRUPTED: Final = 130
-EXIT_READER_LEFT: Final = (
-    141  # whoever read the data left before their end, as a shell reports SIGPIPE
-)
-EXIT_SIGNAL_BASE: Final = 128  # and the number of the signal that ended it, after saving
+EXIT_READER_LEFT: Final = 141  # the reader closed the output early, as shells report SIGPIPE
+EXIT_SIGNAL_BASE: Final = 128  # plus the number of the signal that ended the run, after saving
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 _interrupts: list[int] = []
-"""Signals that `note_interrupt` has seen."""
+"""Signals that `note_interrupt` received."""
 
 
 _MEMORY_ERROR_TEXTS: Final = (
@@ -41,10 +39,10 @@ _MEMORY_ERROR_TEXTS: Final = (
 
 
 def run_guarded(call: Callable[[], object]) -> int:
-    """Call, say in one sentence what went wrong, if anything, and return the exit code."""
+    """Call, report an error as one message, and return the exit code."""
     import typer
 
-    # The base of every error about the command line; typer exports only its offspring by name.
+    # The base of every command-line error; typer exports only its subclasses by name.
     command_line_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
         code = call()
@@ -67,7 +65,7 @@ def run_guarded(call: Callable[[], object]) -> int:
             print_message(format_usage_error(error))
         return EXIT_USAGE
     except Exception as error:
-        if _interrupts:  # a library that was being loaded made something else of it
+        if _interrupts:  # a library turned Ctrl-C into its own error while loading
             return EXIT_INTERRUPTED
         if not is_memory_error(error):
             raise
@@ -77,27 +75,27 @@ def run_guarded(call: Callable[[], object]) -> int:
 
 
 def is_memory_error(error: BaseException) -> bool:
-    """Whether the system had no memory left, in the words of whoever asked for it."""
+    """Tell whether an error of any library means that memory ran out."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
-    said = str(error).lower()
-    return any(words in said for words in _MEMORY_ERROR_TEXTS)
+    text = str(error).lower()
+    return any(words in text for words in _MEMORY_ERROR_TEXTS)
 
 
 def print_message(sentence: str) -> None:
-    """Talk to the user, on stderr."""
+    """Print a message to stderr."""
     _print_stderr(wrap_line(clean_text(f"kbnn: {' '.join(sentence.split())}")))
 
 
 def print_line(line: str) -> None:
-    """The same, of a line as it is."""
+    """Print a line to stderr without wrapping."""
     _print_stderr(clean_text(line))
 
 
 def _print_stderr(text: str) -> None:
-    """Nobody may be listening: that is no reason to stop."""
+    """Print to stderr; a closed stderr never stops a run."""
     try:
         print(text, file=sys.stderr, flush=True)
     except (OSError, ValueError, AttributeError):
@@ -105,10 +103,10 @@ def _print_stderr(text: str) -> None:
 
 
 def wrap_line(line: str) -> str:
-    """On a terminal a long line goes on below between two words; elsewhere it stays one line."""
+    """Wrap a long line at spaces on a terminal; elsewhere return it unchanged."""
     try:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError, AttributeError):  # no terminal, or nobody at all
+    except (OSError, ValueError, AttributeError):  # no terminal, or stderr is closed
         return line
     lines, used = [""], 0
     for word in line.split(" "):
@@ -122,7 +120,7 @@ def wrap_line(line: str) -> str:
 
 
 def note_interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Ctrl-C: remembered, since libraries turn it into errors of their own while they load."""
+    """Record Ctrl-C, since libraries turn it into errors of their own while loading."""
     _interrupts.append(number)
     raise KeyboardInterrupt
 
@@ -130,7 +128,7 @@ def note_interrupt(number: int, frame: FrameType | None) -> NoReturn:
 def report_unexpected(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """A defect of the program: one sentence, and how to get the rest. Python then exits with 1."""
+    """Report a defect of the program in one message; Python then exits with 1."""
     if os.environ.get("KBNN_DEBUG"):
         traceback.print_exception(kind, error, trace)
     text = " ".join(str(error).split())
@@ -139,7 +137,7 @@ def report_unexpected(
 
 
 def exit_on_unraised(found: UnraisableHookArgs) -> None:
-    """An exception where none can be raised: Ctrl-C ends the program there, and is not lost."""
+    """Exit on a Ctrl-C that arrives where Python cannot raise an exception."""
     if issubclass(found.exc_type, KeyboardInterrupt):
         os._exit(EXIT_INTERRUPTED)
     sys.__unraisablehook__(found)

@@ -1,8 +1,7 @@
-"""Options and arguments that several commands share, each declared once.
+"""Options and arguments of the commands, each declared once.
 
-Options of the commands that show a model: `evaluate` and `inspect`.
-
-The options of `train` alone, and what their texts mean.
+The options of a model's settings are declared in `kbnn.model.settings`; `with_settings` adds them
+to `train`. Functions here parse the values that need more than a type.
 """
 
 from __future__ import annotations
@@ -16,23 +15,43 @@ import typer
 
 from kbnn.data.formats import FORMATS
 from kbnn.targets.registry import TARGET_TYPES
+from kbnn_cli.help_screens import (
+    CLUSTER,
+    COLUMNS,
+    FLEET,
+    HELP,
+    LEARNING,
+    MODEL,
+    NETWORK,
+    OUTPUT,
+    READING,
+    show_all_help,
+)
 
 if TYPE_CHECKING:
     from kbnn.model.settings import Option
 
 
-COLUMNS = "Columns"
-READING = "Reading"
-CLUSTER = "Cluster"
-OUTPUT = "Output"
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        callback=show_all_help,
+        is_eager=True,
+        expose_value=False,
+        allow_from_autoenv=False,
+        help="Show every option and exit.",
+        rich_help_panel=HELP,
+    ),
+]
 
 
 def make_completer(
     words: Callable[[], Iterable[str]], many: bool = False
 ) -> Callable[[str], list[str]]:
-    """What completes an option that takes fixed words, or `many` of them with commas between.
+    """Make the shell completion of an option that takes fixed words, or `many` joined by commas.
 
-    The words are asked for when a shell completes: the tables that have them take time to load.
+    `words` is called only when a shell completes, since the tables of words take time to import.
     """
 
     def complete_word(incomplete: str) -> list[str]:
@@ -49,9 +68,9 @@ def _on_error_words() -> Iterable[str]:
 
 
 def _interval_words() -> Iterable[str]:
-    from kbnn.model.settings import INTERVALS
+    from kbnn.model.settings import INTERVAL_MODES
 
-    return INTERVALS
+    return INTERVAL_MODES
 
 
 def _engine_words() -> Iterable[str]:
@@ -64,7 +83,7 @@ complete_on_error = make_completer(_on_error_words)
 
 
 def integer_parser(option: str) -> Callable[[str], int]:
-    """What reads the whole number of an option."""
+    """Make the parser of an option that takes a whole number."""
 
     def parse_integer(text: str) -> int:
         try:
@@ -76,7 +95,7 @@ def integer_parser(option: str) -> Callable[[str], int]:
 
 
 def parse_seconds(text: str) -> float:
-    """What `--checkpoint-every` takes."""
+    """Parse the value of `--checkpoint-every`."""
     try:
         return float(text)
     except ValueError:
@@ -84,7 +103,7 @@ def parse_seconds(text: str) -> float:
 
 
 def share_parser(option: str) -> Callable[[str], float]:
-    """What reads the share of an option: 0.9 or 90%."""
+    """Make the parser of an option that takes a share: 0.9 or 90%."""
 
     def parse_share(text: str) -> float:
         try:
@@ -96,7 +115,7 @@ def share_parser(option: str) -> Callable[[str], float]:
 
 
 def parse_shares(text: str | None) -> tuple[float, ...]:
-    """What `--quantiles` takes: 0.05,0.5,0.95 or 5%,50%,95%."""
+    """Parse the value of `--quantiles`: 0.05,0.5,0.95 or 5%,50%,95%."""
     if text is None:
         return ()
     try:
@@ -121,15 +140,16 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCES",
-        help="CSV, TSV, Parquet, Arrow or JSON lines (also .gz .zst .bz2), folders of Parquet, "
-        "globs, or - for standard input.",
+        help="Read CSV, TSV, Parquet, Arrow or JSON lines; folders, globs, or - for stdin.",
         show_default=False,
     ),
 ]
 MaybeSources = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="SOURCES", help="As for train; none with --horizon.", show_default=False
+        metavar="SOURCES",
+        help="Read these sources, as for train; optional with --horizon.",
+        show_default=False,
     ),
 ]
 Horizon = Annotated[
@@ -138,12 +158,16 @@ Horizon = Annotated[
         "--horizon",
         metavar="STEPS",
         parser=integer_parser("--horizon"),
-        help="So many steps ahead, each looking back to the one before (of models with lags).",
+        help="Forecast this many steps ahead of the last row (models with lags).",
     ),
 ]
 Model = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="A model file; -m MODEL works too.", show_default=False),
+    typer.Argument(
+        metavar="MODEL",
+        help="Read this model file or fleet folder; -m MODEL works too.",
+        show_default=False,
+    ),
 ]
 
 Na = Annotated[
@@ -151,7 +175,7 @@ Na = Annotated[
     typer.Option(
         "--na",
         metavar="TEXT",
-        help="One more spelling of a missing value; may be repeated.",
+        help="Treat this text as a missing value too (repeatable).",
         rich_help_panel=READING,
     ),
 ]
@@ -159,9 +183,9 @@ Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether the first line names the columns; found out if not said.",
+        help="Read column names from the first line, or treat it as data.",
+        show_default="detected",
         rich_help_panel=READING,
-        show_default=False,
     ),
 ]
 Delimiter = Annotated[
@@ -169,7 +193,8 @@ Delimiter = Annotated[
     typer.Option(
         "--delimiter",
         metavar="CHAR",
-        help=r"What separates the fields; found out if not said. \t is a tab.",
+        help=r"Separate fields by this character; \t is a tab.",
+        show_default="detected",
         rich_help_panel=READING,
     ),
 ]
@@ -179,7 +204,7 @@ Format = Annotated[
         "--format",
         metavar="FORMAT",
         autocompletion=make_completer(lambda: FORMATS),
-        help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
+        help=f"Set the format: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
         rich_help_panel=READING,
     ),
 ]
@@ -189,7 +214,7 @@ OnError = Annotated[
         "--on-error",
         metavar="stop|skip",
         autocompletion=complete_on_error,
-        help="What to do at a row that cannot be read.",
+        help="Stop at a row that cannot be read, or skip it.",
         rich_help_panel=READING,
     ),
 ]
@@ -198,7 +223,7 @@ BadRows = Annotated[
     typer.Option(
         "--bad-rows",
         metavar="FILE",
-        help="Write the rows that could not be read to a CSV file: where, what and why.",
+        help="Write rows that cannot be read to a CSV file, with place and reason.",
         rich_help_panel=READING,
     ),
 ]
@@ -208,7 +233,8 @@ Limit = Annotated[
         "--limit",
         metavar="N",
         parser=integer_parser("--limit"),
-        help="Read at most N rows of each pass.",
+        help="Read at most N rows per pass.",
+        show_default="all",
         rich_help_panel=READING,
     ),
 ]
@@ -218,7 +244,7 @@ Interval = Annotated[
         "--interval",
         metavar="SHARE",
         parser=share_parser("--interval"),
-        help="The probability that lower and upper enclose: 0.9 or 90%.",
+        help="Set the probability that lower and upper enclose: 0.9 or 90%.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -226,10 +252,10 @@ Intervals = Annotated[
     str | None,
     typer.Option(
         "--intervals",
-        metavar="tracked|stated",
+        metavar="calibrated|model",
         autocompletion=make_completer(_interval_words),
-        help="Edges as they were kept to their promise, or as the distribution has them; as the "
-        "model was trained if not said.",
+        help="Use intervals calibrated on the stream, or those of the model alone.",
+        show_default="as trained",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -238,44 +264,50 @@ Quantiles = Annotated[
     typer.Option(
         "--quantiles",
         metavar="SHARES",
-        help="Further columns: 0.05,0.5,0.95 gives q05, q50 and q95.",
+        help="Add quantile columns: 0.05,0.5,0.95 adds q05, q50 and q95.",
         rich_help_panel=OUTPUT,
     ),
 ]
 Json = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print one JSON object on standard output.", rich_help_panel=OUTPUT
+        "--json", help="Print one JSON object to standard output.", rich_help_panel=OUTPUT
     ),
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("-q", "--quiet", help="Say nothing but errors.", rich_help_panel=OUTPUT),
+    typer.Option("-q", "--quiet", help="Print nothing but errors.", rich_help_panel=OUTPUT),
 ]
 
 Force = Annotated[
     bool,
-    typer.Option(
-        "--force", help="Replace the new model's file if it exists.", rich_help_panel=OUTPUT
-    ),
+    typer.Option("--force", help="Replace the output file if it exists.", rich_help_panel=OUTPUT),
 ]
 
 
 def parse_names(values: list[str] | None) -> tuple[str, ...]:
-    """Column names from repeated options, each a list with commas; quotes protect a comma."""
+    """Return column names from repeated options, each a list with commas; quotes keep a comma."""
     found: list[str] = []
     for row in csv.reader(values or [], skipinitialspace=True):
         found.extend(name.strip() for name in row if name.strip())
     return tuple(found)
 
 
+def parse_engine(text: str) -> str:
+    """Accept the former name of the local engine."""
+    from kbnn.workflows.options import rename_former_engine
+
+    return rename_former_engine(text)
+
+
 Engine = Annotated[
     str,
     typer.Option(
         "--engine",
-        metavar="here|dask",
+        metavar="local|dask",
+        parser=parse_engine,
         autocompletion=make_completer(_engine_words),
-        help="Where rows are learned and answered: here, or in the workers of a Dask cluster.",
+        help="Run in this process, or on the workers of a Dask cluster.",
         rich_help_panel=CLUSTER,
     ),
 ]
@@ -284,7 +316,7 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         metavar="local:N|ADDRESS",
-        help="With --engine dask: so many workers here, or those of a scheduler.",
+        help="Start N local workers, or connect to a Dask scheduler (--engine dask).",
         rich_help_panel=CLUSTER,
     ),
 ]
@@ -295,7 +327,7 @@ Report = Annotated[
     typer.Option(
         "--report",
         metavar="FILE.html",
-        help="Write a page with all figures and pictures; it needs nothing but itself.",
+        help="Write an HTML report with all metrics and figures, in a single file.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -304,8 +336,7 @@ Plot = Annotated[
     typer.Option(
         "--plot",
         metavar="FILE.png|svg|pdf",
-        help="Write the main picture: the band (one feature), the fields (two), or predicted "
-        "against true.",
+        help="Write the main figure as an image.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -313,15 +344,10 @@ NoPlots = Annotated[
     bool,
     typer.Option(
         "--no-plots",
-        help="No charts; there are none anyway when the output is not a terminal.",
+        help="Print no charts; charts are printed on terminals only.",
         rich_help_panel=OUTPUT,
     ),
 ]
-
-
-NETWORK = "Network"
-MODEL = "Model file"
-FLEET = "Fleet"
 
 
 def _decimal_words() -> Iterable[str]:
@@ -333,9 +359,8 @@ def _decimal_words() -> Iterable[str]:
 def _thousands_words() -> Iterable[str]:
     from kbnn.data.number_format import THOUSANDS_MARKS, format_mark
 
-    return [
-        format_mark(mark) for mark in THOUSANDS_MARKS if mark != "'"
-    ]  # shells would take it for a quote
+    # Shells would read an apostrophe as a quote.
+    return [format_mark(mark) for mark in THOUSANDS_MARKS if mark != "'"]
 
 
 def _time_unit_words() -> Iterable[str]:
@@ -347,26 +372,33 @@ def _time_unit_words() -> Iterable[str]:
 ModelFile = Annotated[
     str,
     typer.Option(
-        "-m", "--model", metavar="FILE", help="Created, or continued.", rich_help_panel=MODEL
+        "-m",
+        "--model",
+        metavar="FILE",
+        help="Create this model file, or continue training it.",
+        show_default="model.npz; with --key: fleet",
+        rich_help_panel=MODEL,
     ),
 ]
 Fresh = Annotated[
     bool,
-    typer.Option("--fresh", help="Start over, whatever model is there.", rich_help_panel=MODEL),
+    typer.Option(
+        "--fresh", help="Start a new model, even if the file holds one.", rich_help_panel=MODEL
+    ),
 ]
 Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Go on at the row where a run on the same sources was cut short, or say why not.",
+        help="Continue an interrupted run on the same sources, or explain why not.",
         rich_help_panel=MODEL,
     ),
 ]
-Again = Annotated[
+Relearn = Annotated[
     bool,
     typer.Option(
-        "--again",
-        help="Learn sources from their first row, though a run on them was cut short.",
+        "--relearn",
+        help="Learn all rows from the first, even if a run on them was interrupted.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -376,7 +408,7 @@ CheckpointEvery = Annotated[
         "--checkpoint-every",
         metavar="SECONDS",
         parser=parse_seconds,
-        help="How often the model is saved on the way.",
+        help="Save the model this often during training.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -385,25 +417,26 @@ Key = Annotated[
     typer.Option(
         "--key",
         metavar="COLUMNS",
-        help="A model for every value of this column, in a folder (fleet if not said): a fleet.",
+        help="Train one model per value of these columns: a fleet, in a folder.",
         rich_help_panel=FLEET,
     ),
 ]
-Common = Annotated[
+Pooling = Annotated[
     bool,
     typer.Option(
-        "--common/--no-common",
-        help="Whether a new key begins from a model of all rows.",
+        "--pooling/--no-pooling",
+        help="Start models of new keys from a model of all rows, or from scratch.",
         rich_help_panel=FLEET,
     ),
 ]
-Open = Annotated[
+MaxOpenModels = Annotated[
     int | None,
     typer.Option(
-        "--open",
+        "--max-open-models",
         metavar="N",
-        parser=integer_parser("--open"),
-        help="Models in memory at a time; 10000 if not said. The others rest on the disk.",
+        parser=integer_parser("--max-open-models"),
+        help="Keep at most N models of a fleet in memory; the rest stay on disk.",
+        show_default="10000",
         rich_help_panel=FLEET,
     ),
 ]
@@ -412,7 +445,8 @@ Target = Annotated[
     typer.Option(
         "--target",
         metavar="COLUMNS",
-        help="What to predict; the last column if not said. Several: a,b.",
+        help="Predict these columns: price, or several: a,b.",
+        show_default="the last column",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -421,25 +455,31 @@ Features = Annotated[
     typer.Option(
         "--features",
         metavar="COLUMNS",
-        help="What to learn from; all others if not said.",
+        help="Learn from these columns only.",
+        show_default="all other columns",
         rich_help_panel=COLUMNS,
     ),
 ]
 Ignore = Annotated[
     list[str] | None,
-    typer.Option("--ignore", metavar="COLUMNS", help="What to leave out.", rich_help_panel=COLUMNS),
+    typer.Option(
+        "--ignore", metavar="COLUMNS", help="Leave these columns out.", rich_help_panel=COLUMNS
+    ),
 ]
 Weight = Annotated[
     str | None,
     typer.Option(
-        "--weight", metavar="COLUMN", help="How often each row counts.", rich_help_panel=COLUMNS
+        "--weight",
+        metavar="COLUMN",
+        help="Weight each row by this column.",
+        rich_help_panel=COLUMNS,
     ),
 ]
 InputSd = Annotated[
     bool,
     typer.Option(
         "--input-sd",
-        help="Column x_sd holds the standard deviation of column x.",
+        help="Use column x_sd as the standard deviation of column x.",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -448,7 +488,7 @@ Categorical = Annotated[
     typer.Option(
         "--categorical",
         metavar="COLUMNS",
-        help="Labels, though they look like numbers: zip,month.",
+        help="Treat these columns as categories, even if they look numeric: zip,month.",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -457,7 +497,7 @@ Numeric = Annotated[
     typer.Option(
         "--numeric",
         metavar="COLUMNS",
-        help="Numbers, though some look like text.",
+        help="Treat these columns as numbers, even if some values look like text.",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -466,7 +506,7 @@ Hash = Annotated[
     typer.Option(
         "--hash",
         metavar="COLUMN:N",
-        help="Labels of any number in N inputs: device:32.",
+        help="Hash a column with many categories into N inputs: device:32.",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -476,7 +516,8 @@ Decimal = Annotated[
         "--decimal",
         metavar="MARK",
         autocompletion=make_completer(_decimal_words),
-        help="The decimal mark of numbers, . or a comma; found out if not said.",
+        help="Set the decimal mark of numbers: . or a comma.",
+        show_default="detected",
         rich_help_panel=READING,
     ),
 ]
@@ -486,7 +527,8 @@ Thousands = Annotated[
         "--thousands",
         metavar="MARK",
         autocompletion=make_completer(_thousands_words),
-        help="The thousands mark: , . ' or space; found out if not said.",
+        help="Set the thousands mark of numbers: , . ' or space.",
+        show_default="detected",
         rich_help_panel=READING,
     ),
 ]
@@ -496,7 +538,7 @@ Task = Annotated[
         "--task",
         metavar="TASK",
         autocompletion=make_completer(lambda: ("auto", *TARGET_TYPES)),
-        help=f"auto, {' or '.join(TARGET_TYPES)}; auto: text, true/false and 0/1 are classes.",
+        help=f"Set the target type: auto, {', '.join(TARGET_TYPES)}.",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -505,7 +547,8 @@ Time = Annotated[
     typer.Option(
         "--time",
         metavar="COLUMN",
-        help="The clock: its calendar is learned from; the first column of timestamps if not said.",
+        help="Use this column as the time, and learn from its calendar.",
+        show_default="the first column of timestamps",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -515,7 +558,7 @@ TimeUnit = Annotated[
         "--time-unit",
         metavar="UNIT",
         autocompletion=make_completer(_time_unit_words),
-        help="Of a clock in numbers: s, ms, us or ns since 1970, or year; auto goes by their size.",
+        help="Set the unit of numeric times since 1970: s, ms, us, ns; or year.",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -524,8 +567,8 @@ Lags = Annotated[
     typer.Option(
         "--lags",
         metavar="LAGS",
-        help="Values before the row to learn from: 1,2,24 (rows) or 1h,7d of the target, or of "
-        "columns: temp:1,2;load:24; or off.",
+        help="Learn from past values: 1,2,24 rows; 1h,7d; temp:1,2;load:24; or off.",
+        show_default="detected",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -534,17 +577,18 @@ Id = Annotated[
     typer.Option(
         "--id",
         metavar="COLUMN",
-        help="Labels may come late: a row without a target waits for a later one of its id.",
+        help="Match late labels by this column: rows without a target wait for it.",
         rich_help_panel=COLUMNS,
     ),
 ]
-Wait = Annotated[
+MaxPending = Annotated[
     int | None,
     typer.Option(
-        "--wait",
+        "--max-pending",
         metavar="ROWS",
-        parser=integer_parser("--wait"),
-        help="With --id: rows that may wait, the oldest is given up; 10000 if not said.",
+        parser=integer_parser("--max-pending"),
+        help="Keep at most this many rows waiting for a label (--id); evict the oldest.",
+        show_default="10000",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -552,8 +596,8 @@ Shuffle = Annotated[
     bool,
     typer.Option(
         "--shuffle",
-        help="Mix the rows, in bounded memory; for files that are sorted.",
-        rich_help_panel=READING,
+        help="Shuffle the rows in bounded memory, for sorted files.",
+        rich_help_panel=LEARNING,
     ),
 ]
 TestSplit = Annotated[
@@ -562,8 +606,8 @@ TestSplit = Annotated[
         "--test-split",
         metavar="SHARE",
         parser=share_parser("--test-split"),
-        help="Hold out a share of the rows, 0.1 or 10%, never learn them, score them at the end.",
-        rich_help_panel=READING,
+        help="Hold out this share of the rows, 0.1 or 10%, for a final test.",
+        rich_help_panel=LEARNING,
     ),
 ]
 Epochs = Annotated[
@@ -572,8 +616,8 @@ Epochs = Annotated[
         "--epochs",
         metavar="N",
         parser=integer_parser("--epochs"),
-        help="Passes over the sources.",
-        rich_help_panel=READING,
+        help="Make N passes over the sources.",
+        rich_help_panel=LEARNING,
     ),
 ]
 Predictions = Annotated[
@@ -581,8 +625,7 @@ Predictions = Annotated[
     typer.Option(
         "--predictions",
         metavar="FILE",
-        help="Each row's prediction before it was learned: .csv, .tsv, .jsonl, .parquet, .arrow, "
-        "or -.",
+        help="Write each prediction made before learning the row; - is stdout.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -591,7 +634,7 @@ Log = Annotated[
     typer.Option(
         "--log",
         metavar="FILE.jsonl",
-        help="Append the history of the run, one JSON object a line.",
+        help="Append the history of the run, one JSON object per line.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -599,16 +642,16 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Show what the columns are taken for, and stop.",
+        help="Show the detected columns and exit.",
         rich_help_panel=OUTPUT,
     ),
 ]
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option in place of `**stated` for each of a model's settings.
+    """Give a command an option in place of `**settings` for each of a model's settings.
 
-    The settings are listed by the model (`kbnn.model.settings.OPTIONS`) and nowhere else.
+    `kbnn.model.settings.OPTIONS` is the only list of settings.
     """
     from kbnn.model.settings import OPTIONS
 
@@ -620,20 +663,24 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def select_settings(stated: dict[str, str | None]) -> Any:
-    """The settings by the names of their options, as `kbnn.workflows.options.stated` takes them."""
-    return {name: text for name, text in stated.items() if text is not None}
+def select_settings(settings: dict[str, str | None]) -> Any:
+    """Return the settings that were given, as `build_train_options` takes them."""
+    return {name: text for name, text in settings.items() if text is not None}
 
 
 def _make_parameter(option: Option) -> Parameter:
+    from kbnn.model.settings import get_keyword
+
     many = option.name == "activation"
     shown = typer.Option(
         option.flag,
         metavar=option.metavar,
         autocompletion=make_completer(lambda: option.words, many) if option.words else None,
         help=option.help,
+        show_default=option.describe_default(),
         rich_help_panel=NETWORK,
     )
     kind = Annotated[str | None, shown]
-    word = option.flag.removeprefix("--").replace("-", "_")
-    return Parameter(word, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    return Parameter(
+        get_keyword(option.flag), Parameter.KEYWORD_ONLY, default=None, annotation=kind
+    )

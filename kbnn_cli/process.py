@@ -1,4 +1,4 @@
-"""What must be settled for the process before the libraries are loaded."""
+"""Set up the process before libraries are imported: threads, memory, streams and signals."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from kbnn.sink import STDOUT_NAME, Sink
 from kbnn_cli import errors
 
 RETAINED_BYTES: Final = 32 << 20
-"""Memory that is kept at most for what comes next, and that is asked for in one piece."""
+"""Freed memory that malloc keeps, and the smallest block that it maps separately."""
 GC_THRESHOLD_OBJECTS: Final = 50_000
-"""Objects that come and stay before those that hold each other in circles are looked for: libraries
-bring hundreds of thousands, and rows leave none."""
+"""Objects allocated between garbage collections: libraries create hundreds of thousands, and
+processing rows creates no reference cycles."""
 
 
 class _BlockedImport(MetaPathFinder):
-    """Makes one package look as if it were not installed."""
+    """Make one package look as if it were not installed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -35,28 +35,28 @@ class _BlockedImport(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Refuse that name, leave all others to the next finder."""
+        """Refuse that name and leave all others to the next finder."""
         if fullname == self._name:
             raise ModuleNotFoundError(f"{fullname} is not used here", name=fullname)
         return None
 
 
 class _LossyStderr(Sink):
-    """Standard error: what nobody hears is lost, and never stops the work."""
+    """Standard error that drops text which cannot be written."""
 
     def write(self, data: Any) -> int:
-        """Write what can be written."""
+        """Write, ignoring failures."""
         with suppress(DataError, ReaderLeft):
             super().write(data)
         return len(data)
 
 
 def prepare_process() -> None:
-    """Settle it for this process."""
-    # The kernel runs the rows; matrix libraries see small blocks only, where threads hinder.
+    """Set up this process."""
+    # Matrix libraries see only small blocks, which threads slow down.
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    # pyarrow loads pandas wherever it is installed: half a second, and no table here is pandas'.
+    # pyarrow imports pandas if it is installed: half a second, and no command uses pandas.
     sys.meta_path.insert(0, _BlockedImport("pandas"))
     _keep_memory()
     gc.set_threshold(GC_THRESHOLD_OBJECTS)
@@ -68,10 +68,10 @@ def prepare_process() -> None:
 
 
 def _keep_memory() -> None:
-    """Let what one block of rows gave back be there for the next.
+    """Keep freed memory for the next block of rows.
 
-    The GNU library would return it to the system, which clears it before it lends it again: a
-    twentieth of the time that rows take. Other libraries have no such call.
+    The GNU C library would return it to the system, which clears it before lending it again: a
+    twentieth of the time per row. Other C libraries have no such call.
     """
     trim, own = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
     with suppress(AttributeError, OSError, TypeError):
@@ -81,10 +81,10 @@ def _keep_memory() -> None:
 
 
 def _replace_standard_streams() -> None:
-    """Put checked streams in the place of Python's own.
+    """Replace Python's standard streams by checked ones.
 
-    A channel that was closed before the start is taken by one that can only be used the other way,
-    so that its use fails as it should and no file that is opened later gets its number.
+    A stream that was closed before the start is opened on the null device in the wrong direction,
+    so that using it fails and no file opened later gets its number.
     """
     for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -100,6 +100,6 @@ def _replace_standard_streams() -> None:
 
 
 def _wrap_text_stream(before: TextIO | None, sink: Sink) -> TextIO:
-    """Text in the encoding that Python chose; what that lacks is spelled out."""
+    """Wrap a sink as text in Python's encoding, escaping what that cannot encode."""
     encoding = getattr(before, "encoding", None) or "utf-8"
     return io.TextIOWrapper(sink, encoding, "backslashreplace", write_through=True)

@@ -1,4 +1,4 @@
-"""Tells the user how training goes: notices, a bar or doubling lines, the log, the summary."""
+"""Report training to the user: notices, a bar or lines of scores, the log, the summary."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from kbnn_cli.display import CleanConsole
 
 
 class TrainListener(Listener):
-    """Everything goes to stderr, the log to its file.
+    """Write notices and progress to stderr, and the log to its file.
 
-    Nothing here stops the training: what nobody hears is lost, and a log that cannot be written is
-    said once and remembered in `log_failed`.
+    Failed writes never stop the training. A log that cannot be written is reported once, and
+    `log_failed` is set.
     """
 
     def __init__(self, quiet: bool, log: str | None) -> None:
@@ -48,7 +48,7 @@ class TrainListener(Listener):
         self._selecting_target_type = False
 
     def on_notice(self, text: str) -> None:
-        """Say it, unless quiet was asked for."""
+        """Print a notice unless --quiet was given."""
         if self._quiet:
             return
         if self._bar is not None:
@@ -57,10 +57,10 @@ class TrainListener(Listener):
             errors.print_message(text)
 
     def on_open(self, training: Training) -> None:
-        """Say which model it is, and get ready to show progress."""
+        """Announce the model and prepare the display of progress."""
         path, model = training.options.model, training.model
         if training.continued:
-            self.on_notice(f"going on with {path}, which has learned {format_rows(model.rows)}")
+            self.on_notice(f"continuing {path}, which has learned {format_rows(model.rows)}")
         else:
             self.on_notice(f"new model {path}")
         if training.position.rows or training.position.epoch:
@@ -94,7 +94,7 @@ class TrainListener(Listener):
         self._task = self._bar.add_task("training", total=size, figures="")
 
     def on_progress(self, training: Training, points: list[list[CurvePoint]]) -> None:
-        """Show it."""
+        """Show progress, new scores and alarms."""
         model = training.model
         if points[0]:
             for j, name in enumerate(model.schema.targets):
@@ -115,19 +115,20 @@ class TrainListener(Listener):
             self._announce_shape(training)
         if self._bar is not None and training.stream is not None and training.stream.total_bytes:
             passes = training.position.epoch * training.stream.total_bytes
-            figures = f"{format_rows(training.rows)}, {format_count(self._rows_per_second(training))}/s{_format_loss(training)}"
+            speed = format_count(self._rows_per_second(training))
+            figures = f"{format_rows(training.rows)}, {speed}/s{_format_loss(training)}"
             done = passes + training.stream.bytes_read
-            if self._resumed:  # what was skipped took no time and says nothing of what is left
+            if self._resumed:  # skipped rows took no time and must not enter the estimate
                 self._bar.reset(self._task, completed=done, figures=figures)
                 self._resumed = False
             self._bar.update(self._task, completed=done, figures=figures)
 
     def on_save(self, training: Training) -> None:
-        """Note it in the log."""
+        """Log a checkpoint."""
         self._log_event("saved", training)
 
     def on_end(self, training: Training, code: int) -> None:
-        """Take the bar away and show the summary."""
+        """Remove the bar and show the summary."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -148,20 +149,20 @@ class TrainListener(Listener):
             console.print(part)
 
     def _announce_target_type(self, training: Training) -> None:
-        """What kind of number the target is taken for, where it is not any number."""
+        """Announce the selected target type unless it is plain regression."""
         self._selecting_target_type = False
         model = training.model
-        told = compare_target_types(model.racers, model.lost)
-        if told is None:
+        selected = compare_target_types(model.racers, model.lost)
+        if selected is None:
             return
-        kind, other, nats = told
+        kind, other, nats = selected
+        rows = format_rows(min(model.learner_state.seen, TARGET_TYPE_SELECTION_ROWS))
         self.on_notice(
-            f"task: {kind}, {format_evidence(nats, other)} after "
-            f"{format_rows(min(model.learner_state.seen, TARGET_TYPE_SELECTION_ROWS))} (--task {other} has it otherwise)"
+            f"task: {kind}, {format_evidence(nats, other)} after {rows} (override: --task {other})"
         )
 
     def _announce_shape(self, training: Training) -> None:
-        """Which shape won the race, by how much, and what it costs."""
+        """Announce the selected network shape, its lead and its cost."""
         rivals = rank_candidates(training.model.racers, training.model.lost)
         if not rivals:
             return
@@ -191,8 +192,8 @@ class TrainListener(Listener):
             self._log.write(f"{format_json(entry)}\n".encode())
         except (DataError, ReaderLeft) as error:
             self.log_failed = True
-            why = str(error) if isinstance(error, DataError) else f"{error}: its reader has left"
-            errors.print_message(f"{why}; the training goes on without the log")
+            why = str(error) if isinstance(error, DataError) else f"{error}: the reader closed it"
+            errors.print_message(f"{why}; training continues without the log")
 
     def __enter__(self) -> Self:
         return self
@@ -213,7 +214,7 @@ def _format_place(training: Training) -> str:
 
 
 def _format_loss(training: Training) -> str:
-    """The figure that matters, for the bar."""
+    """Format the main metric for the bar."""
     model = training.model
     return f", {model.task.format_headline(model.card.scores[0].metric_values())}"
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.workflows.comparing import Comparison, EffectChange, ValueChange, WeightChange
+from kbnn.model.settings import format_interval_mode
 from kbnn.wording import format_rows
 from kbnn_cli.display import figures_table, verdict_text
 
@@ -270,8 +271,9 @@ def format_rows_line(evaluation: Evaluation) -> str:
         for number, what in ((without, "without a target"), (unreadable, "unreadable"))
         if number
     ]
-    told = [f"intervals {evaluation.intervals}"] if evaluation.intervals else []
-    return ", ".join([f"{format_rows(scored)} scored", *left, *told])
+    mode = evaluation.intervals
+    intervals = [f"{format_interval_mode(mode)} intervals"] if mode else []
+    return ", ".join([f"{format_rows(scored)} scored", *left, *intervals])
 
 
 def format_time_line(evaluation: Evaluation) -> str:

@@ -1,21 +1,21 @@
-"""The program's first line: from here on Ctrl-C ends it without a word, whatever is being loaded.
+"""Entry point of the program: Ctrl-C during start-up ends it silently.
 
-Python raises an exception at Ctrl-C, wherever that may be; until the program is ready for it, the
-system takes it instead. What is needed for that is in the interpreter itself: nothing is loaded.
+Python would raise KeyboardInterrupt in the middle of an import. Until the program can handle that,
+the system's default action applies. Only modules built into the interpreter are used here.
 """
 
 import _signal  # type: ignore[import-not-found]  # no stub: the part of signal that is built in
 import sys
 
-if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # else it stays ignored
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # otherwise keep ignoring it
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
 def main() -> None:
-    """The `kbnn` program."""
+    """Run the `kbnn` program."""
     import gc
 
-    gc.set_threshold(100_000)  # to look for garbage in all that is loaded is a tenth of the start
+    gc.set_threshold(100_000)  # garbage collection would take a tenth of the start-up time
     from kbnn_cli import errors, process
 
     try:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _ignore_interrupts() -> None:
-    """There is nothing left to interrupt, and Python would show a traceback while it ends."""
+    """Ignore Ctrl-C while Python exits, where it would print a traceback."""
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
 
 

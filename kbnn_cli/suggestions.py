@@ -1,4 +1,4 @@
-"""What to say about a command line that makes no sense: what is wrong, and what may be meant."""
+"""Messages for wrong command lines: what is wrong, and which option or command may be meant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbnn_cli.app import COMMANDS, load_command
 
 
 def format_usage_error(error: Any) -> str:
-    """The parser's message as our sentence, with the way to the help that answers it."""
+    """Format an error of the parser, with the help command that answers it."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "kbnn"
     kind = type(error).__name__
@@ -25,16 +25,16 @@ def format_usage_error(error: Any) -> str:
 
 
 def suggest_command(typed: str) -> str:
-    """That there is none of that name, and which may be meant."""
+    """Report an unknown command and suggest the nearest one."""
     known = _COMMAND_SYNONYMS.get(typed.lower())
     close = [known] if known else difflib.get_close_matches(typed, COMMANDS, 1, 0.5)
-    said = f"no such command '{typed}'"
-    return f"{said}: did you mean '{close[0]}'?" if close else said
+    message = f"no such command '{typed}'"
+    return f"{message}: did you mean '{close[0]}'?" if close else message
 
 
 def _suggest_option(typed: str, command: str) -> str:
-    """The nearest option of the command, or the command that has such an option."""
-    said = f"no such option: {typed}"
+    """Report an unknown option; suggest the nearest, or the command that has it."""
+    message = f"no such option: {typed}"
     options = {name: list_option_names(name) for name in COMMANDS}
     own = command.partition(" ")[2]
     elsewhere = [name for name in COMMANDS if typed in options[name] and name != own]
@@ -42,19 +42,19 @@ def _suggest_option(typed: str, command: str) -> str:
     if known.startswith("--") and known.split()[0] not in options.get(own, []):
         known = ""
     if known:
-        said += f": did you mean {known}?" if known.startswith("--") else f": {known}"
+        message += f": did you mean {known}?" if known.startswith("--") else f": {known}"
     elif elsewhere:
         others = " and ".join(f"'kbnn {name}'" for name in elsewhere)
-        said += f", which is an option of {others}"
+        message += f", which is an option of {others}"
         instead = _OPTION_REPLACEMENTS.get((own, typed))
-        said += f"; here it is {instead}" if instead else ""
+        message += f"; here it is {instead}" if instead else ""
     elif close := difflib.get_close_matches(typed, options.get(own, []), 1, 0.5):
-        said += f": did you mean {close[0]}?"
-    return f"{said} (see '{command} --help')"
+        message += f": did you mean {close[0]}?"
+    return f"{message} (see '{command} --help')"
 
 
 def list_option_names(command: str) -> list[str]:
-    """The options of a command, every spelling."""
+    """Return every present spelling of the options of a command."""
     found = load_command(command).params
     return [name for option in found for name in option.opts if name.startswith("-")]
 
@@ -66,7 +66,7 @@ _COMMAND_SYNONYMS: Final = {
     **dict.fromkeys(("info", "show", "describe", "summary"), "inspect"),
     **dict.fromkeys(("merge", "combine", "average"), "join"),
 }
-"""What other tools call a command of ours."""
+"""Names of commands in other tools, with ours."""
 
 _NOTHING_TO_TUNE: Final = "there is none, since rows are learned in closed form"
 _OPTION_SYNONYMS: Final = {
@@ -94,11 +94,11 @@ _OPTION_SYNONYMS: Final = {
     ),
     **dict.fromkeys(("--l1", "--l2", "--dropout"), "there is none, since the prior regularises"),
 }
-"""What other tools call an option of ours, or why there is none."""
+"""Names of options in other tools, with ours or the reason why there is none."""
 
 _OPTION_REPLACEMENTS: Final = {
     ("train", "--output"): "--predictions",
     ("train", "-o"): "--predictions",
     ("predict", "--predictions"): "--output",
 }
-"""Options that go by another name in another command."""
+"""Options that have another name in another command."""

@@ -324,7 +324,7 @@ class Settings:
         if self.ensemble != other.ensemble:
             parts.append(f"--ensemble {self.ensemble}")
         if self.rehearse != other.rehearse or not parts:
-            parts.append(f"--rehearse {self.replay_ratio or 'off'}")
+            parts.append(f"--replay {self.replay_ratio or 'off'}")
         return ", ".join(parts)
 
     def list_candidates(
@@ -423,6 +423,11 @@ class Option(NamedTuple):
     help: str
     read: Callable[[str], Any]
     words: tuple[str, ...] = ()
+    shown_default: str = ""  # in place of the value in `Settings`
+
+    def describe_default(self) -> str:
+        """Return the default of a new model as users type it."""
+        return self.shown_default or _format_option_value(self, getattr(Settings(), self.name))
 
     def parse_value(self, text: str) -> Any:
         """The value that a text stands for; UsageError when it stands for none."""
@@ -446,20 +451,61 @@ def _guard(name: str, flag: str, help: str) -> Option:
 
 
 _COVARIANCES = ("auto", *get_args(Covariance))
-INTERVALS: Final = ("tracked", "stated")
+INTERVAL_MODES: Final = {"calibrated": "tracked", "model": "stated"}
+"""The values of --intervals, each with the one that settings and JSON store."""
+
+FORMER_FLAGS: Final = {
+    "--again": "--relearn",
+    "--common": "--pooling",
+    "--no-common": "--no-pooling",
+    "--open": "--max-open-models",
+    "--rehearse": "--replay",
+    "--units": "--standardize",
+    "--wait": "--max-pending",
+    "--widen": "--inflate",
+}
+"""Earlier spellings of options, which stay valid, each with the present one."""
+
+
+def get_keyword(flag: str) -> str:
+    """Return the Python name of an option."""
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def parse_interval_mode(text: str) -> str:
+    """Return the stored value of an interval mode; stored values are accepted too."""
+    if text in INTERVAL_MODES.values():
+        return text
+    return INTERVAL_MODES[make_choice_parser(*INTERVAL_MODES)(text)]
+
+
+def format_interval_mode(stored: str) -> str:
+    """Return the spelling that users see of a stored interval mode."""
+    return next(word for word, value in INTERVAL_MODES.items() if value == stored)
+
+
+def check_interval_mode(text: str | None) -> str | None:
+    """Return the stored value of `--intervals`, None if it was not given; or UsageError."""
+    if text is None:
+        return None
+    try:
+        return parse_interval_mode(text)
+    except ValueError as error:
+        raise UsageError(f"--intervals {error}") from None
+
 
 OPTIONS: Final = (
     _choice(
         "preset",
         "--preset",
         tuple(PRESETS),
-        "Other defaults: paper is the printed algorithm and nothing else; options beside it win.",
+        "Start from a bundle of defaults; paper is the published algorithm alone.",
     ),
     Option(
         "hidden",
         "--layers",
         "SIZES",
-        "Hidden layers: 50, or 50,50, or none (linear), or auto: shapes race; 50 if not said.",
+        "Set the hidden layers: 50, or 50,50; none is linear; auto tries several.",
         parse_layers,
         LAYER_WORDS,
     ),
@@ -467,7 +513,7 @@ OPTIONS: Final = (
         "activation",
         "--activation",
         "NAME",
-        f"Of the hidden units: {ACTIVATION_NAMES}; relu if not said. One a layer: relu,tanh.",
+        "Set the activation of hidden units, or one per layer: relu,tanh.",
         parse_activation,
         tuple(activations.ACTIVATIONS),
     ),
@@ -475,21 +521,22 @@ OPTIONS: Final = (
         "covariance",
         "--covariance",
         _COVARIANCES,
-        f"Which weights are correlated: {', '.join(_COVARIANCES[:-1])} or {_COVARIANCES[-1]}.",
+        f"Set which weights correlate: {', '.join(_COVARIANCES)}.",
         "KIND",
     ),
     Option(
         "group_size",
         "--group-size",
         "N",
-        "Hidden units of one group; 10 if not said.",
+        "Set the hidden units per group (--covariance group).",
         make_integer_parser(1, None),
+        shown_default="10 or fewer",
     ),
     Option(
         "noise",
         "--noise",
         "NOISE",
-        "auto (may depend on the input), constant, or a standard deviation in the target's units.",
+        "Learn the noise (auto, constant), or give its sd in the target's units.",
         parse_noise,
         NOISE_WORDS,
     ),
@@ -497,14 +544,14 @@ OPTIONS: Final = (
         "hidden_noise",
         "--hidden-noise",
         "VARIANCE",
-        "Added to every hidden unit's output, with --covariance paper; 0 if not said.",
+        "Add this variance to hidden units (--covariance paper).",
         parse_variance,
     ),
     Option(
         "prior_variance",
         "--prior-variance",
         "RULE",
-        f"Of the weights: {', '.join(PRIORS)} or a number; fan-in (1 over inputs) if not said.",
+        f"Set the prior variance of weights: {', '.join(PRIORS)} or a number.",
         parse_prior_variance,
         tuple(PRIORS),
     ),
@@ -512,57 +559,59 @@ OPTIONS: Final = (
         "link",
         "--link",
         ("probit", "sigmoid"),
-        "Of class labels: probit, or for two classes the paper's Gaussian label on a sigmoid.",
+        "Set the link of classes; sigmoid is the paper's, for two classes.",
     ),
     _choice(
         "sigmoid_variance",
         "--sigmoid-variance",
         ("exact", "printed"),
-        "Of sigmoid and tanh with --covariance paper: exact, or by the paper's formula.",
+        "Compute the variance of sigmoid and tanh exactly, or as printed.",
     ),
     _guard(
         "units",
-        "--units",
-        "Whether columns are standardised; off takes them as they are, from the first row.",
+        "--standardize",
+        "Standardize columns; off uses their own units from the first row.",
     ),
     _guard(
         "clip",
         "--clip",
-        "Whether standardised inputs stop at 8 and -8; never with --units off.",
+        "Clip standardized inputs to the range -8 to 8.",
     ),
     _guard(
         "widen",
-        "--widen",
-        "Whether error bars widen for rows learned more than once.",
+        "--inflate",
+        "Inflate the variance for rows that are learned more than once.",
     ),
-    _choice(
+    Option(
         "intervals",
         "--intervals",
-        INTERVALS,
-        "Whether lower and upper are kept to their promise as the stream goes on.",
+        "|".join(INTERVAL_MODES),
+        "Calibrate intervals online, or leave them to the model.",
+        parse_interval_mode,
+        tuple(INTERVAL_MODES),
     ),
     _guard(
         "robust",
         "--robust",
-        "Whether outliers count less, and how sharp probabilities are is learned.",
+        "Reduce the weight of outliers, and learn the temperature of classes.",
     ),
     _guard(
         "drift",
         "--drift",
-        "Whether the model forgets when the stream changes.",
+        "Forget old rows after a drift alarm.",
     ),
     Option(
         "ensemble",
         "--ensemble",
         "K",
-        "Networks that predict together; 1 if not said.",
+        "Average the predictions of K networks.",
         make_integer_parser(1, 64),
     ),
     Option(
         "rehearse",
-        "--rehearse",
+        "--replay",
         "auto|off|K",
-        "How often each of the first rows is learned once more; auto tries 8 beside off.",
+        "Replay each early row K times; auto compares 8 with off.",
         parse_replay_ratio,
         GUARD_WORDS,
     ),
@@ -570,7 +619,7 @@ OPTIONS: Final = (
         "seed",
         "--seed",
         "N",
-        "Of the first weights and of --shuffle; 0 if not said.",
+        "Set the random seed of the first weights and of --shuffle.",
         make_integer_parser(0, 2**63 - 1, "2^63 - 1"),
     ),
 )
@@ -614,10 +663,7 @@ class SettingOverrides:
             there = getattr(settings, option.name)
             wanted = self.stated.get(option.name, there)
             if wanted != there:
-                shown = [
-                    "off" if option.name == "rehearse" and value == 0 else _format_setting(value)
-                    for value in (there, wanted)
-                ]
+                shown = [_format_option_value(option, value) for value in (there, wanted)]
                 raise make_contradiction_error(path, option.flag, *shown)
 
 
@@ -629,9 +675,17 @@ def make_contradiction_error(path: str, flag: str, there: str, wanted: str) -> U
     )
 
 
+def _format_option_value(option: Option, value: Any) -> str:
+    if option.name == "intervals":
+        return format_interval_mode(value)
+    return "off" if option.name == "rehearse" and value == 0 else _format_setting(value)
+
+
 def _format_setting(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value)) or "none"
     if isinstance(value, bool):
         return "auto" if value else "off"
+    if isinstance(value, float):
+        return f"{value:.15g}"
     return "auto" if value is None else str(value)

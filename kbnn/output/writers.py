@@ -28,7 +28,6 @@ from kbnn.data.values import (
     python_values,
 )
 from kbnn.errors import ArgumentError, DataError, UsageError
-from kbnn.model.settings import INTERVALS
 from kbnn.sink import Closeable, Sink, open_sink, standard_output
 from kbnn.targets.base import OutputField, TargetType
 from kbnn.targets.prediction import Forecast
@@ -149,13 +148,6 @@ def _check_level(option: str, share: object) -> None:
         raise ArgumentError(f"{option} must be a number between 0 and 1, not {share!r}")
     if not 0.0 < share < 1.0:
         raise UsageError(f"{option} must lie between 0 and 1, not {share:g}")
-
-
-def check_interval_mode(wanted: str | None) -> str | None:
-    """Raise unless the mode of the intervals is known; None passes."""
-    if wanted is not None and wanted not in INTERVALS:
-        raise UsageError(f"--intervals must be {' or '.join(INTERVALS)}, not '{wanted}'")
-    return wanted
 
 
 class TextWriter(LineWriter):

@@ -28,7 +28,14 @@ from kbnn.errors import KbnnError, UsageError
 from kbnn.fleet.fleet import FLEET_DEFAULTS
 from kbnn.fleet.store import MODELS_FILE, is_fleet
 from kbnn.model import file as modelfile
-from kbnn.model.settings import OPTIONS, SettingOverrides, Settings, make_contradiction_error
+from kbnn.model.settings import (
+    FORMER_FLAGS,
+    OPTIONS,
+    SettingOverrides,
+    Settings,
+    get_keyword,
+    make_contradiction_error,
+)
 from kbnn.output.writers import check_interval_level, check_name, check_quantile_level
 from kbnn.targets.registry import TARGET_TYPES, make_target_type, requested_numeric_type
 
@@ -181,7 +188,7 @@ def _list_column_options(
     if stated.id is not None:
         yield "--id", schema.get_names("id"), (stated.id,)
     if stated.wait is not None:
-        yield "--wait", (str(schema.wait),), (str(stated.wait),)
+        yield "--max-pending", (str(schema.wait),), (str(stated.wait),)
     if stated.lags is not None:
         yield "--lags", [lag.name for lag in schema.lags], _lag_names(stated.lags, schema)
     if stated.input_sd and not schema.get_names("input_sd"):
@@ -208,7 +215,8 @@ def _join_names(names: Iterable[str]) -> str:
 DEFAULT_MODEL: Final = "model.npz"
 DEFAULT_FLEET: Final = "fleet"
 CHECKPOINT_SECONDS: Final = 30.0
-LOCAL_ENGINE: Final = "here"
+LOCAL_ENGINE: Final = "local"
+FORMER_LOCAL_ENGINE: Final = "here"
 ENGINES: Final = (LOCAL_ENGINE, "dask")
 DEFAULT_CLUSTER: Final = "local:2"
 
@@ -242,9 +250,9 @@ class TrainOptions:
 
     def check(self) -> None:
         """Refuse what makes no sense, before anything is opened."""
-        for other in ("fresh", "again"):
-            if getattr(self, other) and self.resume:
-                raise UsageError(f"--{other} and --resume contradict each other")
+        for flag, stated in (("--fresh", self.fresh), ("--relearn", self.again)):
+            if stated and self.resume:
+                raise UsageError(f"{flag} and --resume contradict each other")
         self.read.check()
         self._check_key()
         check_choice("--engine", self.engine, ENGINES)
@@ -274,7 +282,7 @@ class TrainOptions:
     def _check_key(self) -> None:
         """Refuse what a fleet cannot be."""
         if self.open is not None and self.open < 1:
-            raise UsageError(f"--open must be at least 1, not {self.open}")
+            raise UsageError(f"--max-open-models must be at least 1, not {self.open}")
         used = {"the target": self.read.target, "a feature": self.read.features}
         for name in self.key:
             for what, names in used.items():
@@ -330,7 +338,8 @@ class ModelKeywords(TypedDict, total=False):
     time_unit: str
     lags: str | int | Sequence[int] | None
     id: str | None
-    wait: int | None
+    max_pending: int | None
+    wait: int | None  # former name of max_pending
     layers: int | Sequence[int] | str
     activation: str
     covariance: str
@@ -341,13 +350,16 @@ class ModelKeywords(TypedDict, total=False):
     prior_variance: str | float
     link: str
     sigmoid_variance: str
-    units: bool | str
+    standardize: bool | str
+    units: bool | str  # former name of standardize
     clip: bool | str
-    widen: bool | str
+    inflate: bool | str
+    widen: bool | str  # former name of inflate
     robust: bool | str
     drift: bool | str
     ensemble: int
-    rehearse: str | int | bool
+    replay: str | int | bool
+    rehearse: str | int | bool  # former name of replay
     seed: int
 
 
@@ -356,11 +368,14 @@ class TrainKeywords(LearnKeywords, ModelKeywords, total=False):
 
     fresh: bool
     resume: bool
-    again: bool
+    relearn: bool
+    again: bool  # former name of relearn
     checkpoint_every: float
     key: ColumnNames | None
-    common: bool
-    open: int | None
+    pooling: bool
+    common: bool  # former name of pooling
+    max_open_models: int | None
+    open: int | None  # former name of max_open_models
     engine: str
     cluster: str
 
@@ -377,25 +392,29 @@ _READ_KEYWORDS: Final = (
     "time",
     "time_unit",
     "id",
-    "wait",
+    "max_pending",
 )
 _RUN_KEYWORDS: Final = (
     "fresh",
     "resume",
-    "again",
+    "relearn",
     "predictions",
     "interval",
     "quantiles",
     "bad_rows",
     "checkpoint_every",
-    "common",
-    "open",
-    "engine",
+    "pooling",
+    "max_open_models",
     "cluster",
 )
-_SETTING_OPTIONS: Final = {
-    option.flag.removeprefix("--").replace("-", "_"): option for option in OPTIONS
+_KEYWORD_FIELDS: Final = {
+    "max_pending": "wait",
+    "relearn": "again",
+    "pooling": "common",
+    "max_open_models": "open",
 }
+"""Keywords whose fields in `ReadOptions` and `TrainOptions` have other names."""
+_SETTING_OPTIONS: Final = {get_keyword(option.flag): option for option in OPTIONS}
 
 
 def build_train_options(
@@ -405,8 +424,8 @@ def build_train_options(
     **words: Unpack[TrainKeywords],
 ) -> TrainOptions:
     """The options that words stand for; what is not said has its default."""
-    said: dict[str, Any] = dict(words)
-    _check_keywords(said)
+    _check_keywords(words)
+    said = _rename_former_keywords(words)
     task = check_choice("--task", said.get("task", "auto"), ("auto", *TARGET_TYPES))
     on_error = check_choice("--on-error", said.get("on_error", "stop"), ON_ERROR_CHOICES)
     columns = said.get("columns")
@@ -425,7 +444,7 @@ def build_train_options(
         task=task,
         on_error=on_error,  # type: ignore[arg-type]  # checked above
         lags=None if said.get("lags") is None else _format_value(said["lags"]),
-        **{name: said[name] for name in _READ_KEYWORDS if name in said},
+        **_select_fields(said, _READ_KEYWORDS),
     )
     texts = {
         option.name: None if said.get(word) is None else _format_value(said[word])
@@ -437,11 +456,33 @@ def build_train_options(
         model=model,
         read=read,
         choices=SettingOverrides.parse_texts(texts, kind=requested_numeric_type(task)),
-        **{name: said[name] for name in _RUN_KEYWORDS if name in said},
+        engine=rename_former_engine(said.get("engine", LOCAL_ENGINE)),
+        **_select_fields(said, _RUN_KEYWORDS),
     )
 
 
-def _check_keywords(said: dict[str, Any]) -> None:
+def rename_former_engine(engine: str) -> str:
+    """Return the present name of an engine, which is checked elsewhere."""
+    return LOCAL_ENGINE if engine == FORMER_LOCAL_ENGINE else engine
+
+
+def _select_fields(said: Mapping[str, Any], keywords: Iterable[str]) -> dict[str, Any]:
+    return {_KEYWORD_FIELDS.get(name, name): said[name] for name in keywords if name in said}
+
+
+def _rename_former_keywords(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options by their present names; UsageError if one is given by both names."""
+    said = dict(words)
+    for former, present in FORMER_FLAGS.items():
+        old, new = get_keyword(former), get_keyword(present)
+        if old in said:
+            if new in said:
+                raise UsageError(f"{old} is the former name of {new}: give only {new}")
+            said[new] = said.pop(old)
+    return said
+
+
+def _check_keywords(said: Mapping[str, Any]) -> None:
     """Refuse a word that is no option, with the nearest that is one."""
     known = [*TrainKeywords.__annotations__, *_SETTING_OPTIONS, "target", "model"]
     for word in said:

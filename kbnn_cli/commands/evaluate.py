@@ -1,4 +1,4 @@
-"""`kbnn evaluate`: how good a model is on rows it has not learned."""
+"""`kbnn evaluate`: score a model on rows that it has not learned."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Examples:
   kbnn evaluate model.npz test.csv --report report.html --plot picture.png
   kbnn evaluate model.npz test.parquet --json
   kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
-  kbnn evaluate model.npz test.csv --horizon 24    steps ahead, one by one
-  kbnn evaluate model.npz later.csv --learn        as if training went on
+  kbnn evaluate model.npz test.csv --horizon 24    score forecasts by step
+  kbnn evaluate model.npz later.csv --learn        learn while scoring
 
 \b
 Exit codes: 0 done, 1 data, model or output error, 2 usage, 3 --fail-if met,
-  141 the reader of the output left early.
+  141 the reader closed the output early.
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -30,8 +30,7 @@ FailIf = Annotated[
     typer.Option(
         "--fail-if",
         metavar="CONDITION",
-        help="End with exit code 3 if a figure is past a limit: 'rmse>3', 'coverage_90<85%', "
-        "'nll>baseline_nll'; may be repeated.",
+        help="Exit with code 3 if this holds: 'rmse>3', 'coverage_90<85%' (repeatable).",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -41,7 +40,7 @@ Learn = Annotated[
     bool,
     typer.Option(
         "--learn",
-        help="Predict each row, then learn it, as train does; nothing is saved.",
+        help="Predict each row, then learn it, as train does; save nothing.",
     ),
 ]
 
@@ -67,18 +66,20 @@ def evaluate(
     na: options.Na = None,
     delimiter: options.Delimiter = None,
     header: options.Header = None,
-    engine: options.Engine = "here",
+    engine: options.Engine = "local",
     cluster: options.Cluster = "local:2",
+    help_all: options.HelpAll = False,
 ) -> None:
-    """Score a model on rows: errors, error bars, the best constant, a verdict.
+    """Score a model on rows: errors, calibration, the best constant and a verdict.
 
-    The model learns nothing from the rows. With --learn it learns each after predicting it, as in
-    training, and the model file stays as it is.
+    The model does not learn from the rows. With --learn it learns each row after predicting it, as
+    in training; the model file does not change.
     """
     from kbnn.errors import UsageError
     from kbnn.metrics import conditions
     from kbnn.metrics.figures import flatten_metrics
-    from kbnn.output.writers import check_interval_mode, check_quantile_level
+    from kbnn.model.settings import check_interval_mode
+    from kbnn.output.writers import check_quantile_level
     from kbnn.workflows import (
         backtest,
         engines,
@@ -92,10 +93,11 @@ def evaluate(
     from kbnn_cli import display, result_screens
 
     if horizon is not None and (fail_if or report or plot):
-        raise UsageError("--horizon judges step by step: no --fail-if, --report or --plot with it")
+        raise UsageError("--horizon cannot be combined with --fail-if, --report or --plot")
     if learn and horizon is not None:
-        raise UsageError("--learn cannot be combined with --horizon yet: leave one of them out")
-    if learn and intervals == "stated":
+        raise UsageError("--learn cannot be combined with --horizon: leave one of them out")
+    mode = check_interval_mode(intervals)
+    if learn and mode == "stated":
         raise UsageError("--learn uses the intervals that the model learns: leave out --intervals")
     if learn and engine != LOCAL_ENGINE:
         raise UsageError("--learn works in this process only: leave out --engine")
@@ -110,7 +112,7 @@ def evaluate(
     keyed.check_single_model(judged, model, {"--horizon": horizon is not None})
     if learn:
         judged = keyed.copy_model(judged)
-    judged.set_interval_mode(check_interval_mode(intervals))
+    judged.set_interval_mode(mode)
     figures = list(flatten_metrics(judged.task.score().metric_values()))
     checks = [conditions.parse_check(text, figures, judged.task.targets) for text in fail_if or ()]
     with (
@@ -158,12 +160,13 @@ def evaluate(
                     result, model, sources, plots=display.on_terminal() and not no_plots
                 )
             )
-    finally:  # whoever reads the figures may leave: the page is written all the same
+    finally:  # also if the reader of the output leaves early
         for reason in reasons:
             errors.print_message(reason)
         if report is not None or plot is not None:
             names = [model_report.format_file_name(source) for source in sources]
-            title = f"{model_report.format_file_name(model)} on {result_screens.format_source_names(names)}"
+            source_names = result_screens.format_source_names(names)
+            title = f"{model_report.format_file_name(model)} on {source_names}"
             found = inspecting.inspect_model(judged, model)
             shown = model_report.ReportContext(title, learning=learn, unreadable=result.bad_rows)
             model_report.write_report_files(

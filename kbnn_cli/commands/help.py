@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli.help_screens import Command
-from kbnn_cli.options import make_completer
+from kbnn_cli.options import HelpAll, make_completer
 
 EXAMPLES = """\b
 Examples:
@@ -30,14 +30,14 @@ Named = Annotated[
     typer.Argument(
         metavar="COMMAND",
         autocompletion=make_completer(_list_commands),
-        help="A command.",
+        help="Show the help of this command.",
         show_default=False,
     ),
 ]
 
 
 @app.command(cls=Command, epilog=EXAMPLES)
-def help(ctx: typer.Context, command: Named = None) -> None:
+def help(ctx: typer.Context, command: Named = None, help_all: HelpAll = False) -> None:
     """Show the commands, or the options of one of them."""
     from kbnn.errors import UsageError
     from kbnn_cli.app import COMMANDS, load_command

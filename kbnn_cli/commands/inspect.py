@@ -1,4 +1,4 @@
-"""`kbnn inspect`: what a model is, has seen and believes."""
+"""`kbnn inspect`: show the settings, data, weights and scores of a model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Examples:
   kbnn inspect model.npz
   kbnn inspect model.npz --report model.html
   kbnn inspect model.npz --json
-  kbnn inspect new.npz --diff old.npz            what has changed since
-  kbnn inspect fleet/                            the keys, and how they stand
-  kbnn inspect fleet/ --key d7 --export d7.npz   one of them
-  kbnn inspect model.npz --weights-file w.npz    means and covariances
+  kbnn inspect new.npz --diff old.npz            show what changed
+  kbnn inspect fleet/                            show the keys and their scores
+  kbnn inspect fleet/ --key d7 --export d7.npz   export one of them
+  kbnn inspect model.npz --weights-file w.npz    save means and covariances
   kbnn inspect model.npz --weights > weights.csv
 """
 
@@ -27,7 +27,7 @@ Weights = Annotated[
     bool,
     typer.Option(
         "--weights",
-        help="Print every weight as CSV: mean, sd and prior; with --json inside the object.",
+        help="Print every weight as CSV: mean, sd and prior; or add them to --json.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -45,7 +45,7 @@ Diff = Annotated[
     typer.Option(
         "--diff",
         metavar="OTHER",
-        help="Show what differs from another model, which comes first.",
+        help="Compare with another model, which is listed first.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -56,7 +56,7 @@ Key = Annotated[
     typer.Option(
         "--key",
         metavar="KEY",
-        help="Of a fleet: the model of this key. Of several columns: north,d7.",
+        help="Show the model of this key of a fleet; several columns: north,d7.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -65,7 +65,7 @@ Export = Annotated[
     typer.Option(
         "--export",
         metavar="FILE.npz",
-        help="Write the model that is shown to a file of its own.",
+        help="Write the model shown to a file of its own.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -84,8 +84,9 @@ def inspect(
     plot: options.Plot = None,
     no_plots: options.NoPlots = False,
     json: options.Json = False,
+    help_all: options.HelpAll = False,
 ) -> None:
-    """Show what a model is, what it has seen, what it believes and how well it forecast."""
+    """Show a model: settings, columns, weights, effects of features and past scores."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
     from kbnn.workflows import class_weights as belief
@@ -113,7 +114,7 @@ def inspect(
     if known.key:
         asked = {"--weights": weights, "--weights-file": weights_file, "--diff": diff}
         asked |= {"--report": report, "--plot": plot, "--export": export}
-        keyed.check_single_model(known, model, {name: bool(said) for name, said in asked.items()})
+        keyed.check_single_model(known, model, {name: bool(value) for name, value in asked.items()})
         found_keys = keyed.summarize_fleet(known, model)
         if json:
             display.print_json(found_keys)
@@ -141,6 +142,6 @@ def inspect(
             display.print_csv(Weight._fields, all_weights(known))
         else:
             display.print_parts(result_screens.inspection_parts(found, plots=plots))
-    finally:  # whoever reads the answer may leave: the page is written all the same
+    finally:  # also if the reader of the output leaves early
         shown = model_report.ReportContext(title)
         model_report.write_report_files(known, known.card, found, shown, page=report, picture=plot)

@@ -1,4 +1,4 @@
-"""`kbnn join`: one model from several that learned shares of the rows."""
+"""`kbnn join`: join models that were trained on parts of the rows."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
 Examples:
-  kbnn train half1.csv -m a.npz              on one machine
-  kbnn train half2.csv -m b.npz              on another
-  kbnn join a.npz b.npz -o c.npz             an ensemble of both
-  kbnn train more.csv -m c.npz               it goes on learning
+  kbnn train half1.csv -m a.npz              train on one machine
+  kbnn train half2.csv -m b.npz              train on another
+  kbnn join a.npz b.npz -o c.npz             join them as an ensemble
+  kbnn train more.csv -m c.npz               continue training
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-Models = Annotated[list[str], typer.Argument(metavar="MODELS...", help="Model files, two or more.")]
+Models = Annotated[
+    list[str], typer.Argument(metavar="MODELS...", help="Read two or more model files.")
+]
 Output = Annotated[
     str,
     typer.Option(
         "-o",
         "--output",
         metavar="FILE.npz",
-        help="Where to write the joined model.",
+        help="Write the joined model to this file.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -39,8 +41,9 @@ def join(
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    help_all: options.HelpAll = False,
 ) -> None:
-    """Join models that learned shares of the rows: an ensemble, with weights by evidence."""
+    """Join models that were trained on parts of the rows into a weighted ensemble."""
     from kbnn.workflows.comparing import join_model_files as together
     from kbnn.workflows.comparing import list_ensemble_weights
     from kbnn_cli import display
@@ -58,6 +61,6 @@ def join(
             }
         )
     elif not quiet:
-        told = ", ".join(f"{100 * weight:.0f} %" for weight in shares)
-        text = f"{output}: {members} networks, {made.rows:,} rows learned, weights {told}"
+        shown = ", ".join(f"{100 * weight:.0f} %" for weight in shares)
+        text = f"{output}: {members} networks, {made.rows:,} rows learned, weights {shown}"
         display.make_notifier(quiet)(text)

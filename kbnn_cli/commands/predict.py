@@ -1,4 +1,4 @@
-"""`kbnn predict`: predictions with error bars, one row out for every row in."""
+"""`kbnn predict`: predict with error bars, one row out for every row in."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EXAMPLES = """\b
 Examples:
   kbnn predict model.npz new.csv               rows and predictions, as CSV
   kbnn predict model.npz new.csv -o forecast.parquet    or .arrow, .jsonl
-  tail -f log.csv | kbnn predict model.npz -   each row is answered at once
+  tail -f log.csv | kbnn predict model.npz -   predict each row as it arrives
   kbnn predict model.npz new.csv --only-predictions --decompose
-  kbnn predict model.npz --horizon 48          go on from the last row learned
+  kbnn predict model.npz --horizon 48          forecast after the last row learned
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -28,8 +28,7 @@ Output = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="Where to write: .csv, .tsv, .jsonl, .parquet, .arrow, or - for CSV on standard "
-        "output.",
+        help="Write to .csv, .tsv, .jsonl, .parquet or .arrow; - is CSV on stdout.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -37,7 +36,7 @@ Decompose = Annotated[
     bool,
     typer.Option(
         "--decompose",
-        help="Add what sd is made of: function_sd (the model's doubt) and noise_sd.",
+        help="Add the parts of sd: function_sd (epistemic) and noise_sd (aleatoric).",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -45,7 +44,7 @@ OnlyPredictions = Annotated[
     bool,
     typer.Option(
         "--only-predictions",
-        help="Leave out the input columns.",
+        help="Write the predictions without the input columns.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -54,7 +53,7 @@ Plot = Annotated[
     typer.Option(
         "--plot",
         metavar="FILE.png|svg|pdf",
-        help="With --horizon: draw the last values, the forecast and its band.",
+        help="Draw the last values, the forecast and its intervals (--horizon).",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -64,7 +63,7 @@ OnError = Annotated[
         "--on-error",
         metavar="skip|stop",
         autocompletion=options.complete_on_error,
-        help="A row that cannot be read: skip its prediction (the row stays), or stop.",
+        help="Write a row that cannot be read without prediction, or stop there.",
         rich_help_panel=options.READING,
     ),
 ]
@@ -91,17 +90,18 @@ def predict(
     na: options.Na = None,
     delimiter: options.Delimiter = None,
     header: options.Header = None,
-    engine: options.Engine = "here",
+    engine: options.Engine = "local",
     cluster: options.Cluster = "local:2",
+    help_all: options.HelpAll = False,
 ) -> None:
-    """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities.
+    """Predict rows: write mean, sd, lower and upper, or class probabilities.
 
-    With --horizon: steps ahead of the last row learned.
+    With --horizon, forecast steps after the last row learned.
     """
     from kbnn.errors import UsageError
+    from kbnn.model.settings import check_interval_mode
     from kbnn.output.writers import (
         check_interval_level,
-        check_interval_mode,
         check_name,
         check_quantile_level,
         open_writer,
@@ -114,13 +114,15 @@ def predict(
 
     how = predicting.check_predict_on_error(on_error)
     if json and output == "-":
-        raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
+        raise UsageError(
+            "--json and the predictions cannot both go to standard output (add -o FILE)"
+        )
     if horizon is None and not sources:
         raise UsageError(
-            "what to predict? name a file (or - for standard input), or --horizon STEPS"
+            "nothing to predict: name a file (or - for standard input), or add --horizon STEPS"
         )
     if horizon is None and plot is not None:
-        raise UsageError("--plot draws steps ahead: it needs --horizon")
+        raise UsageError("--plot needs --horizon: it draws a forecast")
     outputs = {"--output": output, "--bad-rows": bad_rows, "--plot": plot}
     check_outputs(sources or (), outputs, models=[model])
     check_name(output)

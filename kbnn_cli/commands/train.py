@@ -1,38 +1,71 @@
-"""`kbnn train`: learn from a stream, row by row."""
+"""`kbnn train`: train a model on a stream, row by row."""
 
 from __future__ import annotations
 
 import typer
 
+from kbnn.model.settings import FORMER_FLAGS
 from kbnn_cli import errors, options
 from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
 Examples:
-  kbnn train data.csv                   learn the last column, into model.npz
+  kbnn train data.csv                   predict the last column, save model.npz
   kbnn train data.csv --target price --layers 50 --epochs 10
-  kbnn train more.csv                   go on with model.npz
+  kbnn train more.csv                   continue training model.npz
   tail -n +1 -f log.csv | kbnn train - --predictions - | tee out.csv
-  kbnn train big.parquet -m big.npz --resume   go on after a crash
-  kbnn train readings.csv --key device -m fleet/   a model for every device
+  kbnn train big.parquet -m big.npz --resume   continue after a crash
+  kbnn train readings.csv --key device -m fleet/   one model per device
 """
+
+
+class TrainCommand(Command):
+    """The command with the former spellings of its options, and those that most people use."""
+
+    former_names = FORMER_FLAGS
+    common_options = frozenset(
+        (
+            "model",
+            "fresh",
+            "resume",
+            "target",
+            "features",
+            "ignore",
+            "task",
+            "time",
+            "lags",
+            "epochs",
+            "shuffle",
+            "test_split",
+            "layers",
+            "seed",
+            "key",
+            "limit",
+            "on_error",
+            "predictions",
+            "dry_run",
+            "json",
+            "quiet",
+        )
+    )
+
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command(cls=Command, epilog=EXAMPLES)
+@app.command(cls=TrainCommand, epilog=EXAMPLES)
 @options.with_settings
 def train(
     sources: options.Sources,
     model: options.ModelFile = "model.npz",
     fresh: options.Fresh = False,
     resume: options.Resume = False,
-    again: options.Again = False,
+    relearn: options.Relearn = False,
     checkpoint_every: options.CheckpointEvery = 30.0,
     key: options.Key = None,
-    common: options.Common = True,
-    open: options.Open = None,
-    engine: options.Engine = "here",
+    pooling: options.Pooling = True,
+    max_open_models: options.MaxOpenModels = None,
+    engine: options.Engine = "local",
     cluster: options.Cluster = "local:2",
     target: options.Target = None,
     features: options.Features = None,
@@ -47,7 +80,7 @@ def train(
     time_unit: options.TimeUnit = "auto",
     lags: options.Lags = None,
     id: options.Id = None,
-    wait: options.Wait = None,
+    max_pending: options.MaxPending = None,
     epochs: options.Epochs = 1,
     shuffle: options.Shuffle = False,
     test_split: options.TestSplit = 0.0,
@@ -67,9 +100,10 @@ def train(
     dry_run: options.DryRun = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
-    **stated: str | None,
+    help_all: options.HelpAll = False,
+    **settings: str | None,
 ) -> None:
-    """Learn from a stream, row by row, into a model file; go on with the model that is there."""
+    """Train a model on a stream, row by row, or continue training the model in the file."""
     from kbnn.errors import ReaderLeft, UsageError
     from kbnn.workflows import options as workflow_options
     from kbnn.workflows.options import check_outputs
@@ -103,7 +137,7 @@ def train(
         time_unit=time_unit,
         lags=lags,
         id=id,
-        wait=wait,
+        max_pending=max_pending,
         epochs=epochs,
         shuffle=shuffle,
         test_split=test_split,
@@ -119,14 +153,14 @@ def train(
         quantiles=options.parse_shares(quantiles),
         fresh=fresh,
         resume=resume,
-        again=again,
+        relearn=relearn,
         checkpoint_every=checkpoint_every,
         key=options.parse_names(key),
-        common=common,
-        open=open,
+        pooling=pooling,
+        max_open_models=max_open_models,
         engine=engine,
         cluster=cluster,
-        **options.select_settings(stated),
+        **options.select_settings(settings),
     )
     code = errors.EXIT_DONE
     with TrainListener(quiet, log) as listener:

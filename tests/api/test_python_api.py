@@ -26,6 +26,7 @@ import kbnn
 from kbnn.api import arrays as array_models
 from kbnn.api import forecasts
 from kbnn.api import online_model as front
+from kbnn.model.settings import FORMER_FLAGS, get_keyword
 from kbnn.workflows.options import TrainKeywords
 from kbnn_cli.app import load_command
 from tests.commands import kbnn as command
@@ -125,10 +126,12 @@ def test_the_command_line_and_python_write_the_same_bytes(csv: Path, tmp_path: P
 
 
 def test_python_has_the_options_of_the_command() -> None:
-    shown = {"log", "dry_run", "json", "quiet"}  # what is printed, and where
+    shown = {"log", "dry_run", "json", "quiet", "help_all"}  # what is printed, and where
     said = {p.name for p in load_command("train").params} - shown - {"sources"}
     here = {*signature(kbnn.train).parameters, *TrainKeywords.__annotations__} - {"data", "options"}
-    assert said == here - {"columns"}
+    former = {get_keyword(flag) for flag in FORMER_FLAGS} - {"no_common"}
+    assert former < here
+    assert said == here - {"columns"} - former
 
 
 @pytest.mark.parametrize(

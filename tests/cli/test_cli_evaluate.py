@@ -96,7 +96,7 @@ def test_the_answer_in_words(cubic: str, monkeypatch: pytest.MonkeyPatch) -> Non
         "CRPS",
     ]
     assert sum(line.startswith("inside ") for line in lines) == 4
-    assert lines[-2] == "800 rows scored, intervals tracked"
+    assert lines[-2] == "800 rows scored, calibrated intervals"
     assert re.fullmatch(r"\S+ s \(read \S+, predict \S+, score \S+\), [\d,]+ rows/s", lines[-1])
     assert not any(line.endswith(" ") or len(line) > 80 for line in lines)
     assert "Calibration" not in ran.out  # no charts off a terminal
@@ -229,7 +229,7 @@ def test_help_ends_with_examples_and_exit_codes() -> None:
     ran = kbnn("evaluate", "--help")
     assert ran.code == 0
     assert "kbnn evaluate model.npz test.csv --fail-if 'rmse>3'" in ran.out
-    assert ran.out.rstrip().endswith("141 the reader of the output left early.")
+    assert ran.out.rstrip().endswith("141 the reader closed the output early.")
     assert max(len(line) for line in ran.out.splitlines()) <= 80
 
 

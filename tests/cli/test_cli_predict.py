@@ -200,7 +200,11 @@ def test_a_live_row_is_answered_before_the_next_comes(cubic: str) -> None:
             "--format is auto, csv, tsv, json, parquet or arrow, not 'xml'",
         ),
         (["--delimiter", "ab"], 2, "--delimiter is one character, not 'ab'"),
-        (["--json"], 2, "--json and the predictions both ask for standard output (add -o FILE)"),
+        (
+            ["--json"],
+            2,
+            "--json and the predictions cannot both go to standard output (add -o FILE)",
+        ),
         (
             ["-o", "x.xlsx"],
             2,

@@ -56,7 +56,7 @@ def test_creates_then_continues(data: Path, capsys: pytest.CaptureFixture[str]) 
     assert "\x1b" not in err  # no colours, no animation off a terminal
     code, _, err = talk(capsys, "a.csv")
     assert code == 0
-    assert "kbnn: going on with model.npz, which has learned 100 rows" in err.splitlines()
+    assert "kbnn: continuing model.npz, which has learned 100 rows" in err.splitlines()
     assert "rows    100 learned, 0 rejected, 200 in the model" in err
 
 
@@ -154,7 +154,7 @@ BAD_OPTIONS = {
     "--interval 2": "--interval must lie between 0 and 1, not 2",
     "--checkpoint-every 0": "--checkpoint-every must be positive, not 0",
     "--fresh --resume": "--fresh and --resume contradict each other",
-    "--again --resume": "--again and --resume contradict each other",
+    "--relearn --resume": "--relearn and --resume contradict each other",
     "--json --predictions -": "--json and --predictions - cannot both go to standard output",
     "--predictions p.json": "p.json: tables are written as .csv, .tsv, .txt, .jsonl, .parquet or "
     ".arrow, not .json",

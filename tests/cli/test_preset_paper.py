@@ -266,7 +266,7 @@ IMPOSSIBLE = {
     "--hidden-noise=-1": "--hidden-noise is a variance, 0 or more and less than 1e+20; not '-1'",
     "--prior-variance 0": "--prior-variance is fan-in, he, glorot or a variance greater than 0; "
     "not '0'",
-    "--units sometimes": "--units is auto or off, not 'sometimes'",
+    "--standardize sometimes": "--standardize is auto or off, not 'sometimes'",
 }
 
 

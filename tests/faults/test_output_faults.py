@@ -185,7 +185,7 @@ def test_a_log_that_fails_is_said_once_and_costs_the_zero(here: Path) -> None:
     assert (ran.returncode, ran.stderr) == (
         1,
         "kbnn: /dev/full: cannot be written (no space left on device); "
-        "the training goes on without the log\n",
+        "training continues without the log\n",
     )
     assert load("model.npz").rows == 5000
 

@@ -328,14 +328,14 @@ def test_the_command_says_who_won_and_inspect_by_how_much(tmp_path: Path) -> Non
     assert told["network"]["members"] in (1, 5)
     refused = kbnn("train", tmp_path / "d.csv", "-m", model, "--rehearse", "off")
     assert refused.code == 2
-    assert "--rehearse off contradicts" in refused.err
+    assert "--replay off contradicts" in refused.err
 
 
 @pytest.mark.parametrize("text", ["-1", "often", "101", "2.5"])
 def test_what_rehearse_takes(text: str, tmp_path: Path) -> None:
     ran = kbnn("train", tmp_path / "d.csv", f"--rehearse={text}")
     assert ran.code == 2
-    assert "--rehearse is auto, off, or a number up to 100" in ran.err
+    assert "--replay is auto, off, or a number up to 100" in ran.err
 
 
 @pytest.mark.parametrize(

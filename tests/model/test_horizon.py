@@ -342,7 +342,7 @@ def test_a_model_without_lags_sees_no_steps(tmp_path: Path) -> None:
     ran = command("predict", model, "--horizon", "3")
     assert "--horizon needs a model with lags of 'load' (kbnn train --lags)" in ran.err
     ran = command("predict", model)
-    assert "what to predict?" in ran.err
+    assert "nothing to predict:" in ran.err
 
 
 def test_evaluate_judges_every_step(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 import kbnn
 from docs import commands
+from kbnn.model.settings import FORMER_FLAGS
 from kbnn_cli.app import COMMANDS
 from kbnn_cli.suggestions import list_option_names
 from tests.commands import SAMPLES
@@ -76,7 +77,7 @@ def test_the_page_of_commands_is_what_the_commands_make() -> None:
 def test_every_command_and_option_is_documented(name: str) -> None:
     page = commands.command_page(name)
     for option in list_option_names(name):
-        assert option == "--help" or f"`{option}`" in page
+        assert option in ("--help", "--help-all") or f"`{option}`" in page
 
 
 def test_every_page_is_listed_and_every_public_name_described() -> None:
@@ -175,6 +176,7 @@ def test_the_arrays_of_a_model_file_are_those_documented(here: Path) -> None:
 def test_every_option_that_a_page_names_is_one(here: Path) -> None:
     known = {"--help", "--version", "--install-completion", "--show-completion"}
     known.update(option for name in COMMANDS for option in list_option_names(name))
+    known.update(FORMER_FLAGS)
     known.update(f"--no-{option.removeprefix('--')}" for option in list(known))
     elsewhere = {
         "docs/howto/from_vowpal_wabbit.md",  # names those of another program

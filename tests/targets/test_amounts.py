@@ -406,7 +406,7 @@ def test_the_commands_speak_of_amounts(tmp_path: Path) -> None:
     said = kbnn("train", rows, "-m", model, "--layers", "8", "--predictions", tmp_path / "p.csv")
     assert said.code == 0
     assert "task: amount, " in said.err
-    assert "(--task regression has it otherwise)" in said.err
+    assert "(override: --task regression)" in said.err
     live = list(csv.DictReader(io.StringIO((tmp_path / "p.csv").read_text())))
     assert len(live) == 700
     assert all(float(row["lower"]) >= 0.0 for row in live[40:])

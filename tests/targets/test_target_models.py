@@ -364,7 +364,7 @@ def test_counts_from_the_command_line(tmp_path: Path) -> None:
     ran = kbnn("train", SAMPLES / "visits.csv", "-m", model)
     assert ran.code == 0
     assert "kbnn: task: count, " in ran.err
-    assert "(--task regression has it otherwise)" in ran.err
+    assert "(override: --task regression)" in ran.err
     said = kbnn("predict", model, SAMPLES / "visits.csv", "--quantiles", "5%,0.5,0.975")
     first = table(said.out)[0]
     assert list(first)[-8:] == ["mean", "sd", "lower", "upper", "q05", "q50", "q975", "p_0"]
@@ -402,10 +402,7 @@ def test_intervals_that_were_not_tracked_cannot_be_asked_for(tmp_path: Path) -> 
     assert ran.code == 2
     assert "nothing was tracked" in ran.err
     wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--intervals", "wide")
-    assert (wrong.code, wrong.err) == (
-        2,
-        "kbnn: --intervals must be tracked or stated, not 'wide'\n",
-    )
+    assert (wrong.code, wrong.err) == (2, "kbnn: --intervals is calibrated or model, not 'wide'\n")
     wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--quantiles", "0.5,1.5")
     assert (wrong.code, wrong.err) == (2, "kbnn: --quantiles must lie between 0 and 1, not 1.5\n")
 

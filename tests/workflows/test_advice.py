@@ -131,14 +131,14 @@ def test_what_became_of_rows_is_counted_in_words() -> None:
         number_task("a", "b"), card, "tracked", timing=EvaluationTiming(1.0, 2.0, 1.0)
     )
     assert result_screens.format_rows_line(made) == (
-        "3 rows scored, 1 without a target, intervals tracked"
+        "3 rows scored, 1 without a target, calibrated intervals"
     )
     assert result_screens.format_time_line(made) == (
         "4.00 s (read 1.0, predict 2.0, score 1.0), 1 rows/s"
     )
     made.bad_rows = 1200
     assert result_screens.format_rows_line(made) == (
-        "3 rows scored, 1 without a target, 1,200 unreadable, intervals tracked"
+        "3 rows scored, 1 without a target, 1,200 unreadable, calibrated intervals"
     )
     assert made.rows == 1204
 
@@ -255,7 +255,7 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
 
 
 def test_classes_have_no_intervals_to_tell_of() -> None:
-    for task, told in ((label_task(["a", "b"]), ""), (number_task(), ", intervals tracked")):
+    for task, told in ((label_task(["a", "b"]), ""), (number_task(), ", calibrated intervals")):
         made = Evaluation(task, number_card(1, 1), task.interval_mode("tracked"))
         assert result_screens.format_rows_line(made) == f"0 rows scored{told}"
         assert ("intervals" in made.to_json()) == bool(told)
