@@ -260,7 +260,8 @@ def format_source_names(sources: Sequence[str]) -> str:
     names = [clean_text("stdin" if name == "-" else name) for name in sources]
     if len(names) <= MAX_NAMED_SOURCES:
         return ", ".join(names)
-    return f"{', '.join(names[: MAX_NAMED_SOURCES - 1])} and {len(names) - MAX_NAMED_SOURCES + 1} others"
+    named = ", ".join(names[: MAX_NAMED_SOURCES - 1])
+    return f"{named} and {len(names) - MAX_NAMED_SOURCES + 1} others"
 
 
 def format_rows_line(evaluation: Evaluation) -> str:
