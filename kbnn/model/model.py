@@ -199,9 +199,7 @@ class OnlineModel:
     def set_interval_mode(self, wanted: str | None) -> None:
         """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""
         if wanted == "tracked" and self.settings.intervals == "stated":
-            raise UsageError(
-                "the model learned with --intervals stated: nothing was tracked (leave it out)"
-            )
+            raise UsageError("the model was trained with --intervals model: leave out --intervals")
         if wanted == "stated":
             tails = self.learner_state.tails.copy()
             tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0

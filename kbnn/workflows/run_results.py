@@ -226,7 +226,7 @@ def _advise_on_verdict(model: OnlineModel, headline: str) -> str:
         )
     if headline.startswith("Over-confident"):
         if model.settings.intervals == "stated":
-            return "--intervals tracked keeps intervals to their promise, --ensemble 5 widens them."
+            return "--intervals calibrated calibrates intervals online, --ensemble 5 widens them."
         return "--ensemble 5 widens them; fewer --epochs learn less by heart."
     if headline.startswith("Biased") and not model.schema.is_ordered:
         return "Rows in the order of another column look like drift: --shuffle mixes them."

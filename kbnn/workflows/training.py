@@ -260,7 +260,7 @@ class Training:
         if not last.complete:
             notice(
                 f"the last run on {format_sources(begin.sources)} was cut short: going on where it ended "
-                "(--again learns all of it anew)"
+                "(--relearn learns all of it anew)"
             )
             return begin.resume_from(last)
         notice(
