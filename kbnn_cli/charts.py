@@ -1,21 +1,9 @@
-"""A small plotting area made of characters: Braille dots where the terminal can, else ASCII.
+"""Terminal charts: calibration, PIT, learning curve, residuals, forecasts, confusion table.
 
-A Braille cell is 2 x 4 dots, so a plot of 30 x 10 cells has 60 x 40 dots. Each cell has one style:
-what is drawn later covers what was drawn before. Without colour, a reference line is told from the
-data by being dotted.
-
-Axes of terminal charts: where a value falls, and which round numbers to print.
-
-A histogram of vertical bars, in eighths of a character where the terminal can show them.
-
-Values with their intervals on one line each, on a common axis through zero.
-
-Pictures of a scorecard for the terminal: calibration, PIT, learning curve, residuals, classes.
-
-Every chart fits the width it is given, two or three side by side, in Braille dots and blocks where
-the terminal can show them and in ASCII where it cannot. Colour only repeats what shape says.
-
-The confusion table: true classes down, predicted classes across.
+Charts are drawn with Braille dots and blocks, or with ASCII where the terminal has neither. A
+Braille cell is 2 x 4 dots, so a plot of 30 x 10 cells has 60 x 40 dots; each cell has one style,
+that of the last thing drawn. Charts fit the given width, up to three side by side. They can be read
+without colour: reference lines are dotted.
 """
 
 from __future__ import annotations
@@ -46,7 +34,7 @@ Point = tuple[float, float]
 
 
 class Canvas:
-    """Cells of a plot: draw points and lines in data coordinates, then take the lines of text."""
+    """A plot: draw points and lines in data coordinates, then render lines of text."""
 
     def __init__(self, width: int, height: int, x: Axis, y: Axis, *, plain: bool = False) -> None:
         self.x, self.y = x, y
@@ -60,7 +48,7 @@ class Canvas:
 
     @property
     def dot_size(self) -> tuple[int, int]:
-        """Dots across and down."""
+        """Number of dots across and down."""
         return (self.width, self.height) if self.plain else (2 * self.width, 4 * self.height)
 
     def _find_dot(self, point: Point) -> tuple[int, int] | None:
@@ -80,7 +68,7 @@ class Canvas:
         self._style[cell], self._mark[cell] = style, mark
 
     def draw_points(self, points: Sequence[Point], style: str, mark: str = "o") -> None:
-        """Single dots; those outside the axes are left out."""
+        """Draw single dots; those outside the axes are left out."""
         for point in points:
             dot = self._find_dot(point)
             if dot is not None:
@@ -89,7 +77,7 @@ class Canvas:
     def draw_line(
         self, points: Sequence[Point], style: str, mark: str = "*", *, dotted: bool = False
     ) -> None:
-        """Straight strokes from point to point on the (possibly logarithmic) axes."""
+        """Draw straight lines from point to point on the (possibly logarithmic) axes."""
         across, down = self.dot_size
         stride = (1 if self.plain else 3) if dotted else 1
         drawn = 0
@@ -111,7 +99,7 @@ class Canvas:
                     self._set_dot((column, down - 1 - min(int(v * down), down - 1)), style, mark)
 
     def render_lines(self) -> list[Text]:
-        """The plot with its axes: `height` rows, the horizontal axis and its labels."""
+        """Render the plot: `height` rows, the horizontal axis and its labels."""
         rows = {self._find_row(value): text for value, text in self.labels}
         found = []
         for row in range(self.height):
@@ -138,7 +126,7 @@ class Canvas:
         return self._mark[cell] if self.plain else chr(0x2800 + bits)
 
     def _render_bottom(self) -> list[Text]:
-        """The horizontal axis with its ticks, and the labels under them."""
+        """Render the horizontal axis with its ticks, and the labels under them."""
         corner, dash, tick = ("+", "-", "+") if self.plain else ("└", "─", "┬")
         axis = [dash] * self.width
         labels = [" "] * (self.width + self.gutter)
@@ -166,19 +154,19 @@ class Axis:
     log: bool = False
 
     def position_of(self, value: float) -> float:
-        """Position of `value`: 0 at the low end, 1 at the high end, outside beyond them."""
+        """Return the position of `value`: 0 at the low end, 1 at the high end."""
         if self.log:
             value = max(value, 1e-300)
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self, wanted: int) -> list[float]:
-        """Round values in the range, about `wanted` of them."""
+        """Return about `wanted` round values in the range."""
         return log_ticks(self.low, self.high, wanted) if self.log else linear_ticks(self, wanted)
 
 
 def linear_ticks(axis: Axis, wanted: int) -> list[float]:
-    """Multiples of 1, 2, 2.5 or 5 times a power of ten; two at least, for one gives no scale."""
+    """Return at least two multiples of 1, 2, 2.5 or 5 times a power of ten."""
     raw = (axis.high - axis.low) / max(wanted, 1)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next((m * power for m in (1, 2, 2.5, 5) if m * power >= raw * 0.999), 10 * power)
@@ -190,7 +178,7 @@ def linear_ticks(axis: Axis, wanted: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float, wanted: int) -> list[float]:
-    """Powers of ten, every second or third one if there are many; else the two ends."""
+    """Return powers of ten, thinned out if there are many; or the two ends."""
     first = math.ceil(math.log10(low) - 1e-9)
     last = math.floor(math.log10(high) + 1e-9)
     stride = max(1, math.ceil((last - first + 1) / max(wanted, 1)))
@@ -199,7 +187,7 @@ def log_ticks(low: float, high: float, wanted: int) -> list[float]:
 
 
 def format_tick(value: float) -> str:
-    """A tick label: 0, 0.25, 1.5, 200, 1k, 32k, 1M, 2e-05."""
+    """Format a tick label: 0, 0.25, 1.5, 200, 1k, 32k, 1M, 2e-05."""
     size = abs(value)
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if unit <= size < 1e12:
@@ -208,7 +196,7 @@ def format_tick(value: float) -> str:
 
 
 def span_values(values: Iterable[float], *, log: bool = False, margin: float = 0.04) -> Axis:
-    """An axis that holds all finite `values`, a little air included, never of zero length."""
+    """Make an axis that holds all finite `values` with a margin, never of zero length."""
     known = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
     low, high = (min(known), max(known)) if known else (1.0, 2.0)
     if log:
@@ -223,7 +211,7 @@ BAR_EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def merge_bins(counts: Sequence[int], width: int) -> list[int]:
-    """Counts added up in pairs until every bar has two columns and a gap."""
+    """Add up counts in pairs until every bar has two columns and a gap."""
     bars = list(counts)
     while len(bars) > 5 and len(bars) % 2 == 0 and 3 * len(bars) > width:
         bars = [a + b for a, b in zip(bars[::2], bars[1::2], strict=True)]
@@ -231,7 +219,7 @@ def merge_bins(counts: Sequence[int], width: int) -> list[int]:
 
 
 def format_bar_cell(height: float, row: int, plain: bool) -> str:
-    """What a bar of `height` cells shows in the cell `row` above the axis."""
+    """Return the character of a bar of `height` cells in the cell `row` above the axis."""
     filled = min(max(height - row, 0.0), 1.0)
     if plain:
         return "#" if filled >= 0.5 else " "
@@ -239,7 +227,7 @@ def format_bar_cell(height: float, row: int, plain: bool) -> str:
 
 
 def draw_bars(counts: Sequence[int], width: int, height: int, plain: bool) -> list[Text]:
-    """Bars relative to their mean, with a line where equal bars would end.
+    """Draw bars relative to their mean, with a line where equal bars would end.
 
     Bars further than three standard errors from even, 3 sqrt(m (1 - 1 / bars)), stand out.
     """
@@ -279,7 +267,7 @@ WHISKER_COLUMNS = 25
 def draw_whiskers(
     values: Sequence[float], halves: Sequence[float], plain: bool, width: int = WHISKER_COLUMNS
 ) -> list[Text]:
-    """One line a value: a dot, a stroke for value +- half, and a mark at zero.
+    """Draw one line per value: a dot, a bar for value +- half, and a mark at zero.
 
     A stroke that holds zero is dim: the effect may be none.
     """
@@ -323,7 +311,7 @@ class TerminalChart:
     draw: DrawFunction
 
     def render_lines(self, width: int, plain: bool) -> list[Text]:
-        """The chart as lines no wider than `width`."""
+        """Render the chart as lines no wider than `width`."""
         head = [Text(self.title, style="bold"), Text(self.hint, style="dim")]
         for line in head:
             line.truncate(width, overflow="crop" if plain else "ellipsis")
@@ -364,7 +352,7 @@ class ChartGrid:
 
 
 def join_columns(parts: Sequence[Text], width: int) -> Text:
-    """Pieces of equal width on one line, without trailing blanks."""
+    """Join pieces of equal width on one line, without trailing blanks."""
     line = Text(no_wrap=True)
     for i, part in enumerate(parts):
         line.append_text(part)
@@ -375,7 +363,7 @@ def join_columns(parts: Sequence[Text], width: int) -> Text:
 
 
 def calibration_chart(levels: Array, observed: Array, rows: int) -> DrawFunction:
-    """Share of rows inside the central interval of each level, against the level."""
+    """Plot the share of rows inside the central interval of each level against the level."""
 
     def draw(width: int, plain: bool) -> list[Text]:
         canvas = Canvas(width, CHART_HEIGHT_ROWS, Axis(0, 100), Axis(0, 100), plain=plain)
@@ -390,7 +378,7 @@ def calibration_chart(levels: Array, observed: Array, rows: int) -> DrawFunction
 
 
 def pit_chart(bars: Array) -> DrawFunction:
-    """Histogram of where the truth fell in its forecast, 1 = as many rows as if honest."""
+    """Plot the histogram of PIT values; 1 is the count of a calibrated forecast."""
 
     def draw(width: int, plain: bool) -> list[Text]:
         return draw_bars(bars.tolist(), width, CHART_HEIGHT_ROWS, plain)
@@ -401,7 +389,7 @@ def pit_chart(bars: Array) -> DrawFunction:
 def learning_curve_chart(
     points: Sequence[CurvePoint], field: str, name: str, baseline: float | None
 ) -> DrawFunction:
-    """One figure against rows seen, since the point before (line) and overall (dotted)."""
+    """Plot a metric against rows, since the point before (line) and overall (dotted)."""
 
     def curve_points(line: str) -> list[Point]:
         pairs = [(float(p.rows), getattr(p, line)) for p in points]
@@ -425,14 +413,14 @@ def learning_curve_chart(
 
 
 def trim_tails(values: Sequence[float], part: int = 100) -> list[float]:
-    """The values without a `part`-th at each end: a few rows must not set the scale."""
+    """Drop one in `part` values at each end, so that a few rows do not set the scale."""
     ranked = sorted(values)
     out = len(ranked) // part
     return ranked[out : len(ranked) - out]
 
 
 def funnel_chart(y: Array, mean: Array, lower: Array, upper: Array) -> DrawFunction:
-    """Errors of sampled rows against half the width of their 90 % interval, with its edges."""
+    """Plot errors of sampled rows against half the width of their 90 % interval."""
 
     residuals, halves = (y - mean).tolist(), (0.5 * (upper - lower)).tolist()
 
@@ -452,7 +440,7 @@ def funnel_chart(y: Array, mean: Array, lower: Array, upper: Array) -> DrawFunct
 
 
 def truth_chart(y: Array, mean: Array, lower: Array, upper: Array, name: str) -> DrawFunction:
-    """Predictions of sampled rows against what came true."""
+    """Plot predictions of sampled rows against true values."""
 
     def draw(width: int, plain: bool) -> list[Text]:
         both = span_values([*y.tolist(), *mean.tolist()])
@@ -467,7 +455,7 @@ def truth_chart(y: Array, mean: Array, lower: Array, upper: Array, name: str) ->
 
 
 def forecast_chart(past: Array, mean: Array, sd: Array, name: str) -> DrawFunction:
-    """The last values, then a forecast in its 90 % band; 0 is the last row learned."""
+    """Plot the last values and the forecast with its 90 % interval; 0 is the last row learned."""
 
     def draw(width: int, plain: bool) -> list[Text]:
         known, path, half = past.tolist(), mean.tolist(), (1.645 * sd).tolist()
@@ -487,7 +475,7 @@ def forecast_chart(past: Array, mean: Array, sd: Array, name: str) -> DrawFuncti
 
 
 def reliability_chart(weight: Array, confidence: Array, right: Array) -> DrawFunction:
-    """Share right against stated confidence, for the bins that hold rows."""
+    """Plot accuracy against predicted confidence, for the bins that hold rows."""
 
     def draw(width: int, plain: bool) -> list[Text]:
         canvas = Canvas(width, CHART_HEIGHT_ROWS, Axis(0, 100), Axis(0, 100), plain=plain)
@@ -513,11 +501,11 @@ CHART_FACTORIES: Final[dict[str, Callable[..., DrawFunction]]] = {
     "reliability": reliability_chart,
     "ahead": forecast_chart,
 }
-"""The kinds of charts that a terminal can show."""
+"""The charts that a terminal can show."""
 
 
 def section_charts(section: TargetSection) -> list[RenderableType]:
-    """Everything worth drawing about one target; print the parts one after the other."""
+    """Yield the charts of one target."""
     charts = [
         TerminalChart(chart.title, chart.hint, CHART_FACTORIES[chart.kind](**chart.data))
         for group in section.groups
@@ -533,14 +521,14 @@ def section_charts(section: TargetSection) -> list[RenderableType]:
 
 
 def single_chart(chart: TaskChart) -> RenderableType:
-    """One chart by itself, as wide as there is room."""
+    """Return one chart of the full width."""
     return ChartGrid(
         [TerminalChart(chart.title, chart.hint, CHART_FACTORIES[chart.kind](**chart.data))]
     )
 
 
 MAX_SHOWN_CLASSES = 10
-"""Most classes shown by name; rarer ones are added up under "others"."""
+"""Largest number of classes shown by name; rarer ones are added up under "others"."""
 
 CLASS_NAME_COLUMNS = 14
 
@@ -548,7 +536,7 @@ CLASS_NAME_COLUMNS = 14
 def fold_classes(
     counts: Sequence[Sequence[int]], names: Sequence[str], shown: int
 ) -> tuple[list[list[int]], list[str]]:
-    """The table of the commonest classes, the rest added up as one class at the end."""
+    """Return the table of the commonest classes, with the rest added up as the last class."""
     size = len(counts)
     labels = [names[k] if k < len(names) else str(k) for k in range(size)]
     if size <= shown + 1:
@@ -560,7 +548,7 @@ def fold_classes(
 
 
 def shorten_class_name(name: str) -> str:
-    """A class name that leaves room for the others; control characters become blanks."""
+    """Shorten a class name; control characters become blanks."""
     clean = "".join(c if c.isprintable() else " " for c in name)
     return clean if len(clean) <= CLASS_NAME_COLUMNS else clean[: CLASS_NAME_COLUMNS - 2] + ".."
 
@@ -587,7 +575,7 @@ class ConfusionTable:
 def build_confusion_table(
     counts: Sequence[Sequence[int]], names: Sequence[str], shown: int
 ) -> Table:
-    """Rows by true class (down) and most probable class (across), with the share found."""
+    """Build the table of true class (down) by most probable class (across), with recall."""
     rows, labels = fold_classes(counts, names, shown)
     table = Table(
         box=None,

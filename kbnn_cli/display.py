@@ -1,12 +1,7 @@
-"""The console: colours and tables for people, with nothing in them that a stranger could hide.
+"""Output for people: tables, the summary of training, progress bars and notices.
 
-How training looks: doubling lines on the way, a summary at the end, the columns beforehand.
-
-The figures of one target as a table: the model beside the best constant, and what each is in.
-
-Putting results on standard output, and progress on standard error when somebody looks.
-
-What `predict` and `evaluate` say about the rows they read.
+Results go to standard output, progress and notices to standard error. All text is cleaned of
+control characters, since names and categories come from files.
 """
 
 from __future__ import annotations
@@ -51,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class CleanConsole(Console):
-    """Names, categories and messages come from strangers: no markup, no control characters."""
+    """A console without markup and control characters, since text comes from files."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
@@ -59,7 +54,7 @@ class CleanConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Every segment of text cleaned; the console's own controls pass."""
+        """Clean every segment of text; keep the console's own control codes."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=clean_page(segment.text))
 
@@ -68,7 +63,7 @@ MAX_SHOWN_ALARMS = 8
 
 
 class DoublingLines:
-    """Lines at 32, 64, 128, ... rows: overall, and since the line before."""
+    """Lines of scores at 32, 64, 128, ... rows: overall, and since the line before."""
 
     def __init__(self, model: OnlineModel) -> None:
         self._model = model
@@ -77,7 +72,7 @@ class DoublingLines:
         self._several = len(self._names) > 1
 
     def format_points(self, points: Sequence[Sequence[CurvePoint]], speed: float) -> Iterator[str]:
-        """The lines of new points, with heads before the first and where the heads change."""
+        """Format new points, with column heads first and wherever they change."""
         columns, noise = self._model.task.progress_columns, self._model.noise_shown
         for same_rows in zip(*points, strict=True):
             if [line.head for line in columns] != [line.head for line in self._columns]:
@@ -98,14 +93,14 @@ class DoublingLines:
         )
 
     def _align_cells(self, cells: list[str], name: str) -> str:
-        """Cells under each other, within 80 columns."""
+        """Align the cells in columns, within 80 characters."""
         widths = [10 if self._several else 12, *(line.width for line in self._columns), 10]
         line = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         return f"{line}  {name}" if self._several else line
 
 
 def summary_parts(training: Training) -> Iterator[RenderableType]:
-    """The end of a run: figures beside the best constant, rows, time, alarms."""
+    """Build the summary of a run: metrics and best constant, rows, time, alarms."""
     model = training.model
     figures = list_prequential_figures(model)
     names = model.schema.targets
@@ -183,7 +178,7 @@ def _format_alarms(model: OnlineModel) -> str:
 
 
 def schema_parts(model: OnlineModel) -> Iterator[RenderableType]:
-    """What each column is taken for, and the network that follows."""
+    """Show the type and role of each column, and the network."""
     schema = model.schema
     columns = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for head in ("column", "kind", "role"):
@@ -207,13 +202,13 @@ LEVEL_STYLES = {"good": "green", "fair": "yellow", "poor": "red", "unknown": "di
 
 
 def verdict_text(verdict: Verdict) -> list[Text]:
-    """The judgement: a headline, then its reasons."""
+    """Format a verdict: the headline, then the reasons."""
     style = f"bold {LEVEL_STYLES[verdict.level]}"
     return [Text(verdict.headline, style=style), *(Text(text) for text in verdict.sentences)]
 
 
 def figures_table(figures: Figures) -> Table:
-    """The rows under their heads, numbers to the right."""
+    """Build the table of metrics beside those of the best constant."""
     made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     made.add_column("", no_wrap=True)
     made.add_column(Text("model", style="dim"), justify="right", no_wrap=True)
@@ -227,14 +222,12 @@ def figures_table(figures: Figures) -> Table:
 
 
 def on_terminal() -> bool:
-    """Whether a person looks at standard output."""
+    """Tell whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def print_parts(found: Iterable[RenderableType]) -> None:
-    """Print renderables on standard output."""
-    pass
-
+    """Print renderables to standard output."""
     console = CleanConsole()
     if console.is_terminal:
         for part in found:
@@ -243,13 +236,13 @@ def print_parts(found: Iterable[RenderableType]) -> None:
     for part in found:
         with console.capture() as capture:
             console.print(part)
-        # Tables are padded to their width; in a file the blanks would only be in the way.
+        # Tables are padded to their width; files need no trailing blanks.
         lines = capture.get().split("\n")[:-1]
         console.file.write("".join(f"{line.rstrip()}\n" for line in lines))
 
 
 def print_json(found: dict[str, Any]) -> None:
-    """Print one JSON object on standard output."""
+    """Print one JSON object to standard output."""
     from kbnn.sink import standard_output
     from kbnn.wording import format_json
 
@@ -257,7 +250,7 @@ def print_json(found: dict[str, Any]) -> None:
 
 
 def print_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table as CSV on standard output."""
+    """Print a table as CSV to standard output."""
     import csv
     import io
 
@@ -272,17 +265,15 @@ def print_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 @contextmanager
 def show_progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error by bytes read, when it is a terminal; gives what to call with rows.
+    """Show a progress bar of bytes if standard error is a terminal; yield its update function.
 
-    A live stream has no bar: its end is not known, and its rows are the progress.
+    A live stream has no bar, since its end is unknown.
     """
     total = stream.total_bytes
     if quiet or not sys.stderr.isatty() or stream.is_live or total is None:
         yield lambda rows: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    pass
 
     done = 0
     with Progress(
@@ -304,12 +295,12 @@ def show_progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[
 
 
 def make_notifier(quiet: bool) -> Callable[[str], None]:
-    """Who hears of what was noticed."""
+    """Return the function that prints notices, or drops them if `quiet`."""
     return (lambda text: None) if quiet else errors.print_message
 
 
 def report_bad_rows(bad: BadRowWriter, fate: str, quiet: bool) -> None:
-    """Say how many rows could not be read and what became of them."""
+    """Report how many rows could not be read and what happened to them."""
     if bad.count and not quiet:
         from kbnn.wording import format_rows
 

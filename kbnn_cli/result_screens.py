@@ -1,12 +1,6 @@
-"""What is shown of steps ahead: a chart in the terminal or a file, and how good they were.
+"""Screens of results: forecasts, `evaluate`, `inspect`, `inspect --diff` and fleets.
 
-What `kbnn inspect --diff` prints: the differences of two models, side by side.
-
-What `kbnn evaluate` prints: verdict, figures, pictures, time.
-
-What is shown of a fleet: its keys and how they stand.
-
-What `kbnn inspect` prints: what the model is, has seen and believes, and how it forecast.
+Each function yields the parts of one screen, which are printed one after the other.
 """
 
 from __future__ import annotations
@@ -60,13 +54,13 @@ if TYPE_CHECKING:
 
 
 LISTED_STEPS = (1, 2, 3, 6, 12, 18, 24, 36, 48, 72, 96, 168)
-"""Steps that are listed, beside the last one; all are in the JSON."""
+"""Steps listed besides the last one; --json has all of them."""
 
 
 def show_forecast(
     model: OnlineModel, steps: HorizonForecast, plot: str | None, *, terminal: bool
 ) -> None:
-    """Draw a forecast where it is asked for, and where a person looks."""
+    """Draw a forecast to a file if requested, and on a terminal."""
     from kbnn.workflows import forecast
 
     if plot is not None:
@@ -80,7 +74,7 @@ def show_forecast(
 
 
 def backtest_parts(judged: BacktestResult) -> Iterator[RenderableType]:
-    """How good forecasts were, step by step."""
+    """Show the scores of forecasts by step."""
     yield Text(f"steps ahead, from {format_count(judged.origins)} rows on:")
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for head in ("step", "RMSE", "last value", "season ago", "inside 90 %", "width", "score"):
@@ -106,7 +100,7 @@ MAX_SHOWN_CHANGES = 10
 
 
 def comparison_parts(made: Comparison, first: str, second: str) -> Iterator[RenderableType]:
-    """The parts of the answer, to print one after the other."""
+    """Yield the parts of the screen."""
     yield Text.assemble((clean_text(first), "bold"), " against ", (clean_text(second), "bold"))
     if made.is_same:
         yield Text("The models are the same.")
@@ -141,7 +135,7 @@ def comparison_parts(made: Comparison, first: str, second: str) -> Iterator[Rend
 
 
 def format_any_value(value: Any) -> str:
-    """A value of any kind."""
+    """Format a value of any type."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, int):
@@ -156,13 +150,13 @@ def format_any_value(value: Any) -> str:
 
 
 def format_difference(change: float) -> str:
-    """A difference with its sign."""
+    """Format a difference with its sign."""
     text = format_count(change) if isinstance(change, int) else format_number(change, 3)
     return text if text.startswith("-") else f"+{text}"
 
 
 def make_number_table(*names: str) -> Table:
-    """A table whose first column is text and whose others are numbers."""
+    """Make a table with a text column first and numbers after it."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column(names[0], overflow="fold")
     for name in names[1:]:
@@ -171,7 +165,7 @@ def make_number_table(*names: str) -> Table:
 
 
 def changes_table(found: Sequence[ValueChange]) -> Table:
-    """Name, first, second and, of numbers, the difference."""
+    """List name, first value, second value and, for numbers, the difference."""
     table = make_number_table("", "first", "second", "change")
     for change in found:
         pair = (change.first, change.second)
@@ -187,7 +181,7 @@ def changes_table(found: Sequence[ValueChange]) -> Table:
 
 
 def effects_table(found: Sequence[EffectChange]) -> Table:
-    """Both effects with their doubt, and the gap in standard deviations of that doubt."""
+    """List both effects with their sd, and the difference in units of that sd."""
     table = make_number_table("feature", "first", "sd", "second", "sd", "gap in sds")
     for change in found:
         values = (change.first, change.first_sd, change.second, change.second_sd, change.gap)
@@ -198,7 +192,7 @@ def effects_table(found: Sequence[EffectChange]) -> Table:
 
 
 def moves_table(found: Sequence[WeightChange]) -> Table:
-    """Where the weight leads, its means, and the move in prior standard deviations."""
+    """List the place of a weight, its means, and the change in prior standard deviations."""
     table = make_number_table("weight", "first", "second", "prior sds")
     several = any(move.network > 1 for move in found)
     for move in found:
@@ -214,7 +208,7 @@ def moves_table(found: Sequence[WeightChange]) -> Table:
 
 
 MAX_NAMED_SOURCES = 3
-"""Sources named in the title; the others are counted."""
+"""Sources named in the title; the others are only counted."""
 
 LEARNING_NOTES = {
     False: "The model is frozen: it does not learn from these rows.",
@@ -225,7 +219,7 @@ LEARNING_NOTES = {
 def evaluation_parts(
     evaluation: Evaluation, model: str, sources: Sequence[str], *, plots: bool
 ) -> Iterator[RenderableType]:
-    """The parts of the answer, to print one after the other."""
+    """Yield the parts of the screen."""
     yield Text(f"{clean_text(model)} on {format_source_names(sources)}", style="dim")
     yield Text(LEARNING_NOTES[evaluation.learning], style="dim")
     sections = evaluation.build_sections()
@@ -239,8 +233,8 @@ def evaluation_parts(
         loss = evaluation.pinball.get(section.name)
         if loss is not None:
             means = zip(loss.shares.tolist(), loss.mean_losses(), strict=True)
-            told = ", ".join(f"{share:g}: {format_number(mean)}" for share, mean in means)
-            yield Text(f"pinball loss {told}")
+            losses = ", ".join(f"{share:g}: {format_number(mean)}" for share, mean in means)
+            yield Text(f"pinball loss {losses}")
         if plots:
             from kbnn_cli.charts import section_charts
 
@@ -256,15 +250,16 @@ def evaluation_parts(
 
 
 def format_source_names(sources: Sequence[str]) -> str:
-    """The sources by name, as far as they are few."""
+    """Name the first sources and count the others."""
     names = [clean_text("stdin" if name == "-" else name) for name in sources]
     if len(names) <= MAX_NAMED_SOURCES:
         return ", ".join(names)
-    return f"{', '.join(names[: MAX_NAMED_SOURCES - 1])} and {len(names) - MAX_NAMED_SOURCES + 1} others"
+    named = ", ".join(names[: MAX_NAMED_SOURCES - 1])
+    return f"{named} and {len(names) - MAX_NAMED_SOURCES + 1} others"
 
 
 def format_rows_line(evaluation: Evaluation) -> str:
-    """How many rows were scored, and what became of the others."""
+    """Format how many rows were scored and why others were not."""
     scored, without, unreadable = evaluation.row_counts
     left = [
         f"{format_count(number)} {what}"
@@ -277,7 +272,7 @@ def format_rows_line(evaluation: Evaluation) -> str:
 
 
 def format_time_line(evaluation: Evaluation) -> str:
-    """Seconds, where they went, and rows a second."""
+    """Format the seconds, their parts, and rows per second."""
     timing = evaluation.timing
     parts = ", ".join(
         f"{name} {format_number(seconds, 2)}"
@@ -292,13 +287,13 @@ def format_time_line(evaluation: Evaluation) -> str:
 
 
 MAX_SHOWN_KEYS = 20
-"""Keys that are shown; `--json` has all."""
+"""Keys shown; --json has all of them."""
 MAX_KEY_CHARACTERS = 40
-"""Characters of a key that are shown."""
+"""Characters shown of a key."""
 
 
 def overview_parts(model: OnlineModel, found: dict[str, Any]) -> Iterator[RenderableType]:
-    """The fleet, the record of all rows, and its keys, those with most rows first."""
+    """Show a fleet, the scores of all rows, and its keys by number of rows."""
     keys = found["keys"]
     by = clean_text(", ".join(found["key"]))
     yield Text(
@@ -330,7 +325,7 @@ def overview_parts(model: OnlineModel, found: dict[str, Any]) -> Iterator[Render
 
 
 def key_ranking_parts(found: dict[str, Any]) -> Iterator[RenderableType]:
-    """The best, the median and the worst key."""
+    """Show the best, the median and the worst key."""
     yield Text()
     table = _make_key_table(
         f"of {format_count(found['count'])} keys", "", "rows", "error", "in 90 %"
@@ -361,7 +356,7 @@ MAX_SHOWN_CATEGORIES = 8
 
 
 def inspection_parts(found: Inspection, *, plots: bool) -> Iterator[RenderableType]:
-    """The parts of the answer, to print one after the other."""
+    """Yield the parts of the screen."""
     yield Text.assemble((clean_text(found.path), "bold"), f": {found.summary}")
     for title, lines in (
         ("What it is", found.identity_lines()),
@@ -378,14 +373,14 @@ def inspection_parts(found: Inspection, *, plots: bool) -> Iterator[RenderableTy
                 (f"{clean_text(column['name'])}: ", "dim"),
                 format_category_names(column["categories"]),
             )
-    for told in found.effects:
-        yield from make_heading(f"Sensitivity of {clean_text(told.title)} to each feature")
+    for target in found.effects:
+        yield from make_heading(f"Sensitivity of {clean_text(target.title)} to each feature")
         yield Text(
-            f"change in {clean_text(told.unit)} per unit and per standard deviation of the feature "
+            f"change in {clean_text(target.unit)} per unit and per standard deviation of the feature "
             "(category: present, against one never seen)",
             style="dim",
         )
-        yield EffectsTable(told.effects)
+        yield EffectsTable(target.effects)
     for shown in found.sections:
         several = f" of {clean_text(shown.name)}" if len(found.sections) > 1 else ""
         yield from make_heading(f"Forecasts{several}, each made before its row was learned")
@@ -401,12 +396,12 @@ def inspection_parts(found: Inspection, *, plots: bool) -> Iterator[RenderableTy
 
 
 def make_heading(title: str) -> list[Text]:
-    """A heading with a blank line before it."""
+    """Make a heading with a blank line before it."""
     return [Text(), Text(title, style="bold")]
 
 
 def label_table(lines: Sequence[tuple[str, str]]) -> Table:
-    """Labels and values in two columns."""
+    """Make a table of labels and values."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True, min_width=17)
     table.add_column(overflow="fold")
@@ -416,7 +411,7 @@ def label_table(lines: Sequence[tuple[str, str]]) -> Table:
 
 
 def columns_table(columns: Sequence[dict[str, Any]]) -> Table:
-    """Every column of the source."""
+    """Make the table of the columns of the source."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("name", overflow="fold")
     table.add_column("kind", no_wrap=True)
@@ -443,20 +438,20 @@ def columns_table(columns: Sequence[dict[str, Any]]) -> Table:
 
 
 def format_category_names(names: Sequence[str]) -> str:
-    """The first categories by name."""
+    """Name the first categories."""
     shown = ", ".join(clean_text(name) for name in names[:MAX_SHOWN_CATEGORIES])
     left = len(names) - MAX_SHOWN_CATEGORIES
     return f"{shown} and {left} more" if left > 0 else shown
 
 
 class EffectsTable:
-    """Effects with their 90 % intervals, the largest first."""
+    """The effects of features with their 90 % intervals, the largest first."""
 
     def __init__(self, effects: Sequence[Effect]) -> None:
         self.effects = sorted(effects, key=lambda effect: -abs(effect.effect))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw in the characters that the console has."""
+        """Draw with the characters that the console can show."""
         shown = self.effects[:MAX_SHOWN_EFFECTS]
         sign = "+-" if options.ascii_only else "±"
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")

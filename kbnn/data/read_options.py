@@ -199,7 +199,9 @@ class ReadOptions(ColumnRoles):
     def _check_late_labels(self) -> None:
         """Raise UsageError if options conflict with late labels."""
         if self.wait is not None and not 1 <= self.wait <= MAX_PENDING_LIMIT:
-            raise UsageError(f"--wait is between 1 and {MAX_PENDING_LIMIT:,}, not {self.wait}")
+            raise UsageError(
+                f"--max-pending is between 1 and {MAX_PENDING_LIMIT:,}, not {self.wait}"
+            )
         option = self.reordering_option or ("--epochs" if self.epochs > 1 else "")
         if self.id is not None and option:
             raise UsageError(

@@ -205,10 +205,7 @@ class OnlineModel:
     def set_interval_mode(self, wanted: str | None) -> None:
         """Switch calibration off if `stated` is wanted; UsageError if `tracked` is impossible."""
         if wanted == "tracked" and self.settings.intervals == "stated":
-            raise UsageError(
-                "the model was trained with --intervals stated, so that nothing was tracked (leave "
-                "out --intervals tracked)"
-            )
+            raise UsageError("the model was trained with --intervals model: leave out --intervals")
         if wanted == "stated":
             tails = self.learner_state.tails.copy()
             tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0

@@ -1,6 +1,7 @@
-"""What the texts of a model's options stand for; ValueError says what an option takes.
+"""Settings of a model, the options that set them, and the network that follows from them.
 
-What a user chooses about a model, how each choice is said, and the network that follows.
+`OPTIONS` declares each setting's option once: flag, help, parser and fixed values. A parser raises
+ValueError with the values that the option takes. `Settings` holds the values that are stored.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ MAX_LAYER_UNITS: Final = 100_000
 MAX_REPLAY_RATIO: Final = 100
 MAX_PRIOR_VARIANCE: Final = 1e20
 MOST_NOISE: Final = 1e100
-"""A standard deviation in the target's units: its square is a number yet."""
+"""Largest standard deviation in the target's units whose square is finite with a margin."""
 
 
 def parse_layers(text: str) -> tuple[int, ...] | str:
-    """Sizes of the hidden layers."""
+    """Parse the sizes of the hidden layers."""
     if text.strip() in ("none", "0"):
         return ()
     if text.strip() == "auto":
@@ -45,7 +46,7 @@ def parse_layers(text: str) -> tuple[int, ...] | str:
 
 
 def parse_noise(text: str) -> str | float:
-    """A way to learn it, or a standard deviation."""
+    """Parse how the noise is learned, or its standard deviation."""
     if text in NOISE_WORDS:
         return text
     number = _parse_float(text)
@@ -56,7 +57,7 @@ def parse_noise(text: str) -> str | float:
 
 
 def make_integer_parser(least: int, most: int | None, shown: str = "") -> Callable[[str], int]:
-    """A whole number within limits."""
+    """Make the parser of a whole number within limits."""
     shown = shown or str(most)
 
     def parse_integer(text: str) -> int:
@@ -73,7 +74,7 @@ def make_integer_parser(least: int, most: int | None, shown: str = "") -> Callab
 
 
 def make_choice_parser(*words: str) -> Callable[[str], str]:
-    """One of several words."""
+    """Make the parser of one of several words."""
 
     def parse_choice(text: str) -> str:
         if text not in words:
@@ -84,12 +85,12 @@ def make_choice_parser(*words: str) -> Callable[[str], str]:
 
 
 def parse_switch(text: str) -> bool:
-    """Whether it is on."""
+    """Parse auto (True) or off (False)."""
     return make_choice_parser(*GUARD_WORDS)(text) == "auto"
 
 
 def parse_replay_ratio(text: str) -> str | int:
-    """How often."""
+    """Parse auto, off, or how often each early row is replayed."""
     if text == "auto":
         return text
     if text == "off":
@@ -100,7 +101,7 @@ def parse_replay_ratio(text: str) -> str | int:
 
 
 def parse_activation(text: str) -> str:
-    """A name, or one for each hidden layer."""
+    """Parse the name of an activation, or one for each hidden layer."""
     names = activations.split_names(text)
     try:
         for name in names:
@@ -111,7 +112,7 @@ def parse_activation(text: str) -> str:
 
 
 def parse_variance(text: str) -> float:
-    """A variance."""
+    """Parse a variance."""
     number = _parse_float(text)
     if not 0.0 <= number < MAX_PRIOR_VARIANCE:
         raise ValueError(
@@ -121,7 +122,7 @@ def parse_variance(text: str) -> float:
 
 
 def parse_prior_variance(text: str) -> str | float:
-    """A rule, or a variance for all weights."""
+    """Parse a rule for prior variances, or one variance for all weights."""
     number = _parse_float(text)
     if text in PRIORS:
         return text
@@ -138,10 +139,10 @@ def _parse_float(text: str) -> float:
 
 
 MAX_BUFFER_ROWS: Final = 2048
-"""Of the last rows, see kbnn.model.replay_buffer."""
+"""Capacity of the buffer of the last rows, see kbnn.model.replay_buffer."""
 
 WIDE_COVARIANCE_INPUTS: Final = 91
-"""Inputs from which on --covariance auto is wide: of more, a group would hold one unit."""
+"""Number of inputs from which --covariance auto is wide: groups would hold a single unit."""
 
 REPEATS_BY_COVARIANCE: Final = {
     "paper": 0.35,
@@ -150,14 +151,14 @@ REPEATS_BY_COVARIANCE: Final = {
     "full": 0.95,
     "wide": 0.8,
 }
-"""By covariance (see kbnn.core.config), chosen on validation parts of training parts."""
+"""Variance inflation exponents (`Config.repeats`), chosen on validation parts of training sets."""
 
 
 class NetworkShape(NamedTuple):
-    """A network that races where --layers is auto."""
+    """A candidate network for --layers auto."""
 
     hidden: tuple[int, ...]
-    covariance: str = ""  # that it needs
+    covariance: str = ""  # required covariance; "" for any
     ensemble: int = 1
 
 
@@ -169,8 +170,8 @@ CANDIDATE_SHAPES: Final = (
     NetworkShape((50,), ensemble=5),
     NetworkShape((50, 50), "neuron", 5),
 )
-"""Depth pays where rows tell much, several networks that are averaged where they are noisy, and
-both together where it is worth most: Wine, Boston, Kin8nm."""
+"""Depth helps on informative rows, ensembles help on noisy rows, and some data sets (Wine, Boston,
+Kin8nm) gain most from both."""
 
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
@@ -190,31 +191,31 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         "kind": "regression",
     },
 }
-"""Bundles of defaults. `paper` is Algorithms 1 and 2 as they are printed: labels are exact, nothing
-but the weights is learned, and nothing guards them. What the paper leaves open (prior, scale) is as
-ever; what cannot be as printed is counted, see kbnn.core.paper_smoother."""
+"""Bundles of defaults. `paper` is Algorithms 1 and 2 as printed: labels are exact, only the weights
+are learned, and no guards apply. What the paper leaves open (prior, scale) keeps the usual default;
+deviations from the printed formulas are counted, see kbnn.core.paper_smoother."""
 
 
 class IncompatibleOptionsError(ValueError):
-    """Options that exclude each other, in the words of the command line."""
+    """Options that exclude each other, named as on the command line."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a model.
+    """The settings of a model, by the names under which model files store them.
 
     noise             "auto", "constant" or a standard deviation
     hidden_noise      variance added to every hidden unit's output
-    rehearse          "auto", how often, or "later": not at first, then as "auto" finds
+    rehearse          replay: "auto", a ratio, or "later" (off at first, then as "auto" finds)
     prior_variance    a rule of kbnn.core.state.PRIORS, or the variance of every weight
-    link              of two classes: "probit", or "sigmoid" with a Gaussian label
-    sigmoid_variance  "exact", or "printed" as the paper has it
-    units             whether columns are standardised; else they are taken as they are
+    link              link of two classes: "probit", or "sigmoid" with a Gaussian label
+    sigmoid_variance  "exact", or "printed" for the paper's formula
+    units             whether columns are standardised; otherwise their own units are used
     clip, widen       see kbnn.core.config.Config: input_limit, repeats
-    intervals         "tracked": kept to their promise, or "stated" as the distribution has them
-    kind              the task that numbers are taken for; "auto" lets those race that can be
-    preset            the bundle that the defaults were taken from
-    keep, sample      rows that are kept: the last ones, and those of the record's even sample
+    intervals         "tracked" (calibrated online) or "stated" (of the predictive distribution)
+    kind              target type of numbers; "auto" compares the types that fit the first rows
+    preset            the bundle that the defaults come from
+    keep, sample      capacity of the buffer of the last rows and of the even sample of all rows
     """
 
     hidden: tuple[int, ...] | Literal["auto"] = (50,)
@@ -270,7 +271,7 @@ class Settings:
         if not 1 <= self.ensemble <= 64:
             raise ValueError(f"ensemble must be between 1 and 64, got {self.ensemble}")
         if self.hidden == "auto":
-            self.list_candidates()  # each checks itself
+            self.list_candidates()  # each candidate checks itself
         else:
             _build_config(self, 1, 1, "gaussian", "group", None)
 
@@ -303,20 +304,20 @@ class Settings:
     def make_config(
         self, task: TargetType, inputs: int, outputs: int, target_scale: float
     ) -> Config:
-        """The network for so many inputs and outputs."""
+        """Return the network configuration for these numbers of inputs and outputs."""
         noise = task.given_noise_var(self.noise, target_scale)
         suited = task.choose_covariance(outputs)
         return _build_config(self, inputs, outputs, task.observation, suited, noise)
 
     @property
     def replay_ratio(self) -> int:
-        """How often a row is rehearsed while the stream is young."""
+        """Number of times each early row is replayed."""
         if isinstance(self.rehearse, str):
             return DEFAULT_REPLAY_RATIO if self.rehearse == "auto" else 0
         return self.rehearse
 
     def describe_difference(self, other: Settings) -> str:
-        """What sets a candidate apart from another, in the words of the options."""
+        """Describe how a candidate differs from another, as options."""
         parts = [] if self.kind == other.kind else [f"--task {self.kind}"]
         if self.hidden != other.hidden or self.covariance != other.covariance:
             kind = "" if self.covariance == "auto" or not self.hidden else f" {self.covariance}"
@@ -330,9 +331,10 @@ class Settings:
     def list_candidates(
         self, kinds: Sequence[str] = (DEFAULT_TYPE,), inputs: int = 0
     ) -> list[Settings]:
-        """The settings that race, every choice made; the first speaks before anything is known.
+        """Return the candidates' settings, without "auto"; the first predicts at the start.
 
-        `kinds` are the tasks that the first rows allow; of many inputs every shape is as wide.
+        `kinds` are the target types that the first rows allow. With many `inputs`, every shape
+        uses the same covariance.
         """
         if self.kind != "auto" or not self.units or not isinstance(self.noise, str):
             kinds = [choose_default_type(kinds) if self.kind == "auto" else self.kind]
@@ -350,12 +352,12 @@ class Settings:
         return [one._with_choices(kind=kind) for kind in kinds for one in found]
 
     def _with_choices(self, **choices: Any) -> Settings:
-        """The settings with these choices made: the same ones where they are."""
+        """Return the settings with these values; the same object if nothing changes."""
         open_ = {name: value for name, value in choices.items() if getattr(self, name) != value}
         return replace(self, **open_) if open_ else self
 
     def _list_shapes(self, inputs: int) -> list[NetworkShape]:
-        """The shapes that race, of which there is one for each that is said already."""
+        """Return the candidate shapes that agree with the given settings."""
         several = self.ensemble > 1
         shapes = [shape for shape in CANDIDATE_SHAPES if not (several and shape.ensemble > 1)]
         if self.covariance == "auto" and inputs >= WIDE_COVARIANCE_INPUTS:
@@ -363,12 +365,12 @@ class Settings:
         return [s for s in shapes if self.covariance in ("auto", s.covariance) or not s.covariance]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for the model file."""
+        """Return plain data for the model file."""
         return {**asdict(self), "hidden": self.hidden if self.hidden == "auto" else [*self.hidden]}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Settings:
-        """The inverse of `to_json`."""
+        """Return the settings from the data of `to_json`."""
         try:
             settings = read_dataclass(cls, plain)
             if not 0 <= settings.seed < 2**63:
@@ -378,7 +380,7 @@ class Settings:
             raise ModelError(f"the model's settings are damaged ({error})") from error
 
 
-@lru_cache(maxsize=256)  # the same ones are asked for again and again
+@lru_cache(maxsize=256)  # repeated for every candidate and model
 def _build_config(
     settings: Settings,
     inputs: int,
@@ -390,12 +392,12 @@ def _build_config(
     covariance, group_size = settings.covariance, settings.group_size
     if covariance == "auto":
         covariance = "wide" if inputs >= WIDE_COVARIANCE_INPUTS else suited
-    if covariance == "wide" and suited == "neuron":  # a joint step for every class costs most
+    if covariance == "wide" and suited == "neuron":  # a joint update of all classes costs too much
         group_size = group_size or 1
     return Config(
         inputs=inputs,
         outputs=outputs,
-        hidden=settings.hidden,  # type: ignore[arg-type]  # a candidate's is made up
+        hidden=settings.hidden,  # type: ignore[arg-type]  # candidates have sizes
         activation=settings.activation,
         covariance=covariance,  # type: ignore[arg-type]  # Config checks the word
         group_size=group_size,
@@ -412,9 +414,10 @@ def _build_config(
 
 
 class Option(NamedTuple):
-    """How a setting is said: `read` makes its value of a text; ValueError says what it takes.
+    """The option of a setting.
 
-    `words` are the fixed ones among the texts that it takes, which shells offer.
+    `read` parses its text, or raises ValueError with the values that it takes. `words` are the
+    fixed values, which shells complete.
     """
 
     name: str  # of the setting
@@ -430,7 +433,7 @@ class Option(NamedTuple):
         return self.shown_default or _format_option_value(self, getattr(Settings(), self.name))
 
     def parse_value(self, text: str) -> Any:
-        """The value that a text stands for; UsageError when it stands for none."""
+        """Parse a text; raise UsageError if it is not a value of the option."""
         try:
             return self.read(text)
         except ValueError as error:
@@ -440,12 +443,12 @@ class Option(NamedTuple):
 def _choice(
     name: str, flag: str, words: tuple[str, ...], help: str, metavar: str | None = None
 ) -> Option:
-    """A setting that is one of several words."""
+    """Declare a setting that is one of several words."""
     return Option(name, flag, metavar or "|".join(words), help, make_choice_parser(*words), words)
 
 
 def _guard(name: str, flag: str, help: str) -> Option:
-    """A setting that is on unless it is switched off."""
+    """Declare a setting that is on unless it is switched off."""
     words = GUARD_WORDS
     return Option(name, flag, "|".join(words), help, parse_switch, words)
 
@@ -623,11 +626,11 @@ OPTIONS: Final = (
         make_integer_parser(0, 2**63 - 1, "2^63 - 1"),
     ),
 )
-"""The settings that `kbnn train` offers, listed once."""
+"""The settings that `kbnn train` offers."""
 
 
 class SettingOverrides:
-    """The stated ones among a model's settings; a new model takes defaults for the others."""
+    """The settings that the user gave; a new model uses defaults for the others."""
 
     def __init__(self, **stated: Any) -> None:
         unknown = set(stated) - {option.name for option in OPTIONS} - {"kind"}
@@ -639,16 +642,16 @@ class SettingOverrides:
     def parse_texts(
         cls, texts: Mapping[str, str | None], kind: str | None = None
     ) -> SettingOverrides:
-        """The choices that texts stand for, by the name of the setting; None was not said.
+        """Parse texts by the name of their setting; None was not given.
 
-        `kind` is the task that numbers are taken for.
+        `kind` is the target type of numbers.
         """
-        said = {option: texts.get(option.name) for option in OPTIONS}
-        chosen = {o.name: o.parse_value(text) for o, text in said.items() if text is not None}
+        given = {option: texts.get(option.name) for option in OPTIONS}
+        chosen = {o.name: o.parse_value(text) for o, text in given.items() if text is not None}
         return cls(**chosen, **({} if kind is None else {"kind": kind}))
 
     def make_settings(self, defaults: Mapping[str, Any] | None = None) -> Settings:
-        """The settings of a new model; `defaults` are other ones than usual."""
+        """Return the settings of a new model; `defaults` replace the usual ones."""
         bundle = PRESETS[self.stated.get("preset", "none")]
         try:
             return Settings(**{**(defaults or {}), **bundle, **self.stated})
@@ -658,7 +661,7 @@ class SettingOverrides:
             raise UsageError(f"--layers: {error}") from error
 
     def check_against(self, path: str, settings: Settings) -> None:
-        """Refuse a choice that contradicts a model, naming both."""
+        """Raise UsageError for a setting that contradicts a model, naming both values."""
         for option in OPTIONS:
             there = getattr(settings, option.name)
             wanted = self.stated.get(option.name, there)
@@ -668,7 +671,7 @@ class SettingOverrides:
 
 
 def make_contradiction_error(path: str, flag: str, there: str, wanted: str) -> UsageError:
-    """What was said is not what a model is."""
+    """Make the error for an option that contradicts a model."""
     return UsageError(
         f"{flag} {wanted} contradicts {path}, which has {there} "
         f"(leave out {flag}, or start over with --fresh)"

@@ -1,9 +1,7 @@
-"""Whether what was said fits what is there: a model, its columns, the files that are read.
+"""Options of a training run, and checks of options against models, columns and files.
 
-What to learn from, into which model, and how: the options of a training run.
-
-The command line and Python say them by the same names (`Words`), and both become `TrainOptions`
-here: one set of options, defaults and errors.
+The command line and Python use the same names (`TrainKeywords`). `build_train_options` turns both
+into `TrainOptions`, so that names, defaults and errors are the same.
 """
 
 from __future__ import annotations
@@ -40,11 +38,11 @@ from kbnn.output.writers import check_interval_level, check_name, check_quantile
 from kbnn.targets.registry import TARGET_TYPES, make_target_type, requested_numeric_type
 
 MODEL_OPTION: Final = "--model"
-"""The option of the model that is trained: the only output that may replace a model."""
+"""The option of the trained model: the only output that may replace a model."""
 
 
 def check_network_size(settings: Settings, schema: Schema) -> None:
-    """Refuse a network too large for any machine, before the first row."""
+    """Raise UsageError for a network that is too large, before the first row."""
     task = make_target_type(schema, settings)
     try:
         for candidate in settings.list_candidates(inputs=schema.width):
@@ -59,7 +57,7 @@ ON_ERROR_CHOICES: Final = ("stop", "skip")
 
 
 def check_choice(option: str, value: str, allowed: Sequence[str]) -> str:
-    """A word from a list, or UsageError."""
+    """Return a value that is one of those allowed, or raise UsageError."""
     if value not in allowed:
         *most, last = allowed
         raise UsageError(f"{option} is {', '.join(most)} or {last}, not '{value}'")
@@ -67,7 +65,7 @@ def check_choice(option: str, value: str, allowed: Sequence[str]) -> str:
 
 
 def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
-    """Refuse statements about columns that contradict a model's schema."""
+    """Raise UsageError for options about columns that contradict a model's schema."""
     for option, there, wanted in _list_column_options(stated, schema):
         if set(there) != set(wanted):
             raise make_contradiction_error(path, option, _join_names(there), _join_names(wanted))
@@ -75,7 +73,7 @@ def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
         raise make_contradiction_error(path, "--task", schema.task, stated.task)
     for name in (*stated.categorical, *stated.numeric, *dict(stated.hashed)):
         if name not in {column.name for column in schema.columns}:
-            raise UsageError(f"{path} knows no column '{name}' (--fresh starts a new model)")
+            raise UsageError(f"{path} has no column '{name}' (--fresh starts a new model)")
     for name in stated.categorical:
         column = schema.get_column(name)
         if column.kind != "category" or column.buckets:
@@ -116,7 +114,7 @@ def check_outputs(
     new_models: Mapping[str, str | None] | None = None,
     force: bool = False,
 ) -> None:
-    """Refuse output files that would destroy something; the one rule of every command.
+    """Raise UsageError for output files that would destroy something, for every command.
 
     No output may replace a source, a model that is read, another output or, unless it is the
     model that is trained, any kbnn model, nor lie inside a fleet. A new model replaces no file at
@@ -161,7 +159,7 @@ def check_outputs(
 
 
 def _check_folders(named: str, real: str, taken: Mapping[str, str]) -> None:
-    """Refuse an output inside a fleet, whose folder holds nothing but the fleet's own files."""
+    """Raise UsageError for an output inside a fleet, whose folder holds only its own files."""
     folder = os.path.dirname(real)
     while True:
         if folder in taken and not os.path.isfile(folder):
@@ -200,10 +198,10 @@ def _describe_kind(column: Column) -> str:
 
 
 def _lag_names(stated: str, schema: Schema) -> list[str]:
-    said = () if stated == LAGS_OFF else parse_lags(stated)
+    lags = () if stated == LAGS_OFF else parse_lags(stated)
     return [
         f"{name} lag {lag.text}"
-        for lag in said
+        for lag in lags
         for name in (schema.targets if lag.column is None else [lag.column])
     ]
 
@@ -223,33 +221,33 @@ DEFAULT_CLUSTER: Final = "local:2"
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """The options of a run; every default is the usual case."""
+    """The options of a run, with their defaults."""
 
     sources: Any  # see kbnn.data.inputs
-    model: str | None = DEFAULT_MODEL  # None: kept in memory
+    model: str | None = DEFAULT_MODEL  # None: in memory only
     read: ReadOptions = field(default_factory=ReadOptions)
     choices: SettingOverrides = field(default_factory=SettingOverrides)
-    fresh: bool = False  # start over, whatever model is there
-    resume: bool = False  # go on where a run on the same sources was cut short, or refuse
-    again: bool = False  # learn sources from their first row, though a run was cut short
+    fresh: bool = False  # start a new model even if the file holds one
+    resume: bool = False  # continue an interrupted run on the same sources, or refuse
+    again: bool = False  # learn all rows from the first, even after an interrupted run
     predictions: str | None = None
-    interval: float = 0.9  # that lower and upper of the predictions enclose
+    interval: float = 0.9  # probability between lower and upper
     quantiles: Sequence[float] = ()  # of the predictions
     bad_rows: str | None = None
     checkpoint_every: float = CHECKPOINT_SECONDS  # seconds
-    key: tuple[str, ...] = ()  # columns by which rows find their model, of a fleet
-    common: bool = True  # whether a new key begins from what all have in common
+    key: tuple[str, ...] = ()  # columns whose values choose the model of a fleet
+    common: bool = True  # whether models of new keys start from a model of all rows
     open: int | None = None  # models of a fleet in memory at a time
-    engine: str = LOCAL_ENGINE  # where a fleet learns: here, or in the workers of a cluster
+    engine: str = LOCAL_ENGINE  # this process, or the workers of a Dask cluster
     cluster: str = DEFAULT_CLUSTER
 
     @property
     def settings(self) -> Settings:
-        """The settings of a new model, or of a new fleet."""
+        """Settings of a new model or fleet."""
         return self.choices.make_settings(FLEET_DEFAULTS if self.key else None)
 
     def check(self) -> None:
-        """Refuse what makes no sense, before anything is opened."""
+        """Raise UsageError for invalid options, before anything is opened."""
         for flag, stated in (("--fresh", self.fresh), ("--relearn", self.again)):
             if stated and self.resume:
                 raise UsageError(f"{flag} and --resume contradict each other")
@@ -258,14 +256,14 @@ class TrainOptions:
         check_choice("--engine", self.engine, ENGINES)
         if self.engine != LOCAL_ENGINE and (self.model is None or not self.key):
             raise UsageError(
-                f"--engine {self.engine} is for a fleet that is kept: say --key and --model"
+                f"--engine {self.engine} needs a fleet in a folder: add --key and --model"
             )
         _ = self.settings
         check_interval_level(self.interval)
         for share in self.quantiles:
             check_quantile_level(share)
         if self.model == "-":
-            raise UsageError("a model is kept in a file: --model cannot be -")
+            raise UsageError("--model cannot be -: a model is saved to a file")
         if not self.checkpoint_every > 0.0:
             raise UsageError(f"--checkpoint-every must be positive, not {self.checkpoint_every:g}")
         check_outputs(
@@ -280,7 +278,7 @@ class TrainOptions:
             check_name(self.predictions)
 
     def _check_key(self) -> None:
-        """Refuse what a fleet cannot be."""
+        """Raise UsageError for invalid options of a fleet."""
         if self.open is not None and self.open < 1:
             raise UsageError(f"--max-open-models must be at least 1, not {self.open}")
         used = {"the target": self.read.target, "a feature": self.read.features}
@@ -289,15 +287,15 @@ class TrainOptions:
                 if name in names:
                     raise UsageError(f"column '{name}' cannot be both {what} and the key")
         if self.key and self.read.id is not None:
-            raise UsageError("--key and --id cannot be combined: rows of a fleet do not wait")
+            raise UsageError("--key and --id cannot be combined: a fleet has no pending labels")
 
 
 ColumnNames = str | int | Sequence[str | int]
-"""A column or several by name; those of pandas may be numbers."""
+"""One or several names of columns; in pandas they may be numbers."""
 
 
 class ReadKeywords(TypedDict, total=False):
-    """How data are read: options of every command that reads."""
+    """Options of everything that reads data."""
 
     columns: Sequence[str] | None  # names for the columns of a numpy array
     limit: int | None
@@ -310,7 +308,7 @@ class ReadKeywords(TypedDict, total=False):
 
 
 class LearnKeywords(ReadKeywords, total=False):
-    """How rows are learned."""
+    """Options of learning."""
 
     epochs: int
     shuffle: bool
@@ -322,7 +320,7 @@ class LearnKeywords(ReadKeywords, total=False):
 
 
 class ModelKeywords(TypedDict, total=False):
-    """What a model is: its columns and its network."""
+    """Options of a model: its columns and its network."""
 
     features: ColumnNames | None
     ignore: ColumnNames | None
@@ -364,7 +362,7 @@ class ModelKeywords(TypedDict, total=False):
 
 
 class TrainKeywords(LearnKeywords, ModelKeywords, total=False):
-    """Everything that can be said about a run."""
+    """Options of a training run."""
 
     fresh: bool
     resume: bool
@@ -423,7 +421,7 @@ def build_train_options(
     model: str | None = None,
     **words: Unpack[TrainKeywords],
 ) -> TrainOptions:
-    """The options that words stand for; what is not said has its default."""
+    """Return the options of a run from keywords; the others have their defaults."""
     _check_keywords(words)
     said = _rename_former_keywords(words)
     task = check_choice("--task", said.get("task", "auto"), ("auto", *TARGET_TYPES))
@@ -483,7 +481,7 @@ def _rename_former_keywords(words: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_keywords(said: Mapping[str, Any]) -> None:
-    """Refuse a word that is no option, with the nearest that is one."""
+    """Raise UsageError for an unknown keyword, with the nearest known one."""
     known = [*TrainKeywords.__annotations__, *_SETTING_OPTIONS, "target", "model"]
     for word in said:
         if word not in known:
@@ -493,19 +491,19 @@ def _check_keywords(said: Mapping[str, Any]) -> None:
 
 
 def list_names(names: ColumnNames | None) -> tuple[str, ...]:
-    """One name or several, as texts."""
+    """Return one or several names as texts."""
     if names is None:
         return ()
     return (str(names),) if isinstance(names, str | int) else tuple(map(str, names))
 
 
 def parse_delimiter(value: str | None) -> str | None:
-    r"""A delimiter as it may be typed: `\t` and `tab` are the tab."""
+    r"""Return a delimiter as typed; `\t` and `tab` are the tab."""
     return "\t" if value in ("\\t", "tab") else value
 
 
 def _format_value(value: Any) -> str:
-    """A setting's value as the command line would say it."""
+    """Format a setting's value as on the command line."""
     if isinstance(value, bool):
         return "auto" if value else "off"
     if isinstance(value, list | tuple):

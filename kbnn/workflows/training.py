@@ -260,7 +260,7 @@ class Training:
         if not last.complete:
             notice(
                 f"the last run on {format_sources(begin.sources)} was interrupted: continuing at "
-                "the row where it ended (--again learns all rows again)"
+                "the row where it ended (--relearn learns all rows again)"
             )
             return begin.resume_from(last)
         notice(

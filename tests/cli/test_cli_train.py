@@ -159,7 +159,7 @@ BAD_OPTIONS = {
     "--predictions p.json": "p.json: tables are written as .csv, .tsv, .txt, .jsonl, .parquet or "
     ".arrow, not .json",
     "--predictions a.csv": "--predictions a.csv: would write over the source a.csv",
-    "-m -": "a model is kept in a file: --model cannot be -",
+    "-m -": "--model cannot be -: a model is saved to a file",
     "--log a.csv": "--log a.csv: would write over the source a.csv",
     "-m a.csv": "--model a.csv: would write over the source a.csv",
     "--input-sd": "--input-sd: no column is named like another column with _sd appended",

@@ -118,4 +118,4 @@ def test_what_is_refused_is_one_sentence(
 def test_one_model_is_learned_here(here: Path) -> None:
     done = kbnn("train", "rows.csv", "-m", "m.npz", "-q", *DASK)
     assert done.code == 2
-    assert "--engine dask is for a fleet that is kept: say --key and --model" in done.err
+    assert "--engine dask needs a fleet in a folder: add --key and --model" in done.err

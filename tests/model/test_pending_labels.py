@@ -262,7 +262,7 @@ def test_single_rows_wait_too() -> None:
         (["--id", "id", "--lags", "1"], "--lags and --id contradict each other"),
         (["--id", "id", "--shuffle"], "--id and --shuffle contradict each other"),
         (["--id", "id", "--epochs", "2"], "--id and --epochs contradict each other"),
-        (["--id", "id", "--wait", "0"], "--wait is between 1 and 1,000,000, not 0"),
+        (["--id", "id", "--wait", "0"], "--max-pending is between 1 and 1,000,000, not 0"),
         (["--id", "y"], "column 'y' cannot be both the target and the id"),
         (["--id", "nothing"], "no column 'nothing'"),
     ],

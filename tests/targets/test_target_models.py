@@ -400,7 +400,7 @@ def test_intervals_that_were_not_tracked_cannot_be_asked_for(tmp_path: Path) -> 
     kbnn("train", SAMPLES / "cubic.csv", "-m", model, "--intervals", "stated", "-q")
     ran = kbnn("predict", model, SAMPLES / "cubic.csv", "--intervals", "tracked")
     assert ran.code == 2
-    assert "nothing was tracked" in ran.err
+    assert "trained with --intervals model" in ran.err
     wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--intervals", "wide")
     assert (wrong.code, wrong.err) == (2, "kbnn: --intervals is calibrated or model, not 'wide'\n")
     wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--quantiles", "0.5,1.5")

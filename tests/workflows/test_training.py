@@ -148,7 +148,7 @@ def test_the_same_command_goes_on_where_it_was_cut_short(tmp_path: Path) -> None
     assert state_of(cut) == state_of(whole)
     assert (
         f"the last run on {data} was interrupted: continuing at the row where it ended "
-        "(--again learns all rows again)" in told.notices
+        "(--relearn learns all rows again)" in told.notices
     )
     train([data], cut, told)
     assert load(str(cut)).rows == 120
