@@ -95,7 +95,7 @@ def test_one_model_answers_in_workers(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--engine", "ray"), "--engine is here or dask, not 'ray'"),
+        (("--engine", "ray"), "--engine is local or dask, not 'ray'"),
         (("--engine", "dask", "--cluster", "local:x"), "--cluster local:N takes a number of"),
         (("--engine", "dask", "--cluster", "tcp://127.0.0.1:9"), "no Dask scheduler answers there"),
     ],
