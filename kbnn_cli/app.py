@@ -24,7 +24,7 @@ COMMANDS = {
 
 EXAMPLES = """\b
 Examples:
-  kbnn train data.csv --target price      train a model on a file, save model.npz
+  kbnn train data.csv --target price      train on a file, save model.npz
   tail -n +1 -f log.csv | kbnn train -    train on a live stream
   kbnn predict model.npz new.csv          predict with error bars
   kbnn evaluate model.npz test.csv        score the predictions

@@ -376,8 +376,8 @@ def inspection_parts(found: Inspection, *, plots: bool) -> Iterator[RenderableTy
     for target in found.effects:
         yield from make_heading(f"Sensitivity of {clean_text(target.title)} to each feature")
         yield Text(
-            f"change in {clean_text(target.unit)} per unit and per standard deviation of the feature "
-            "(category: present, against one never seen)",
+            f"change in {clean_text(target.unit)} per unit and per standard deviation "
+            "of the feature (category: present, against one never seen)",
             style="dim",
         )
         yield EffectsTable(target.effects)

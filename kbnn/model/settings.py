@@ -516,7 +516,7 @@ OPTIONS: Final = (
         "activation",
         "--activation",
         "NAME",
-        "Set the activation of hidden units, or one per layer: relu,tanh.",
+        f"Use hidden units of {', '.join(activations.ACTIVATIONS)}; one per layer.",
         parse_activation,
         tuple(activations.ACTIVATIONS),
     ),

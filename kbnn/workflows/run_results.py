@@ -221,7 +221,10 @@ def _advise_on_verdict(model: OnlineModel, headline: str) -> str:
         )
     if headline.startswith("Over-confident"):
         if model.settings.intervals == "stated":
-            return "Use --intervals calibrated to recalibrate them online, or --ensemble 5 to widen them."
+            return (
+                "Use --intervals calibrated to recalibrate them online, or --ensemble 5 to widen "
+                "them."
+            )
         return "Use --ensemble 5 to widen them, or fewer --epochs to overfit less."
     if headline.startswith("Biased") and not model.schema.is_ordered:
         return "Rows sorted by another column look like drift: try --shuffle."

@@ -10,7 +10,7 @@ from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
 Examples:
-  kbnn train data.csv                   predict the last column, save model.npz
+  kbnn train data.csv                   learn the last column, save model.npz
   kbnn train data.csv --target price --layers 50 --epochs 10
   kbnn train more.csv                   continue training model.npz
   tail -n +1 -f log.csv | kbnn train - --predictions - | tee out.csv

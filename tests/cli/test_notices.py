@@ -282,7 +282,8 @@ def test_percent_is_a_share_and_a_header_may_begin_with_a_hash() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_fits_its_screen(command: str, width: int) -> None:
-    ran = program(*command.split(), "--help", COLUMNS=str(width), TERMINAL_WIDTH=str(width))
+    asked = "--help-all" if command else "--help"
+    ran = program(*command.split(), asked, COLUMNS=str(width), TERMINAL_WIDTH=str(width))
     assert max(map(len, ran.out.splitlines())) <= width
     for leak in ("{", "<str", "<list", "...\n  "):
         assert leak not in ran.out.replace("SOURCES...", "")

@@ -280,7 +280,9 @@ def test_what_is_impossible_is_said(options: str, tmp_path: Path) -> None:
 def test_a_sigmoid_output_has_two_classes() -> None:
     three = schema(3, task="classification", classes=["a", "b", "c"], closed=True)
     settings = SettingOverrides(preset="paper", units=False).make_settings()
-    with pytest.raises(UsageError, match=r"two classes apart, but 'y' has 3 \(use --link probit\)"):
+    with pytest.raises(
+        UsageError, match=r"supports two classes, but 'y' has 3 \(use --link probit\)"
+    ):
         OnlineModel.create(settings, three)
     model = OnlineModel.create(settings, schema(3, task="classification", classes=["a", "b"]))
     x, _ = raw(9)

@@ -50,7 +50,7 @@ def test_codes_are_not_shared_by_two_kinds() -> None:
 
 
 def test_the_help_of_train_names_every_activation() -> None:
-    ran = kbnn("train", "--help")
+    ran = kbnn("train", "--help-all")
     assert ran.code == 0
     words = ran.out.replace(",", " ").replace("│", " ").split()
     assert set(ACTIVATIONS) <= set(words)

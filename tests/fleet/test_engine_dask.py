@@ -95,14 +95,11 @@ def test_one_model_answers_in_workers(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--engine", "ray"), "--engine is here or dask, not 'ray'"),
-        (
-            ("--engine", "dask", "--cluster", "local:x"),
-            "--cluster 'local:x': local:N needs a number of",
-        ),
+        (("--engine", "ray"), "--engine is local or dask, not 'ray'"),
+        (("--engine", "dask", "--cluster", "local:x"), "local:N needs a number of workers"),
         (
             ("--engine", "dask", "--cluster", "tcp://127.0.0.1:9"),
-            "cannot connect to a Dask scheduler at this address",
+            "cannot connect to a Dask scheduler",
         ),
     ],
 )

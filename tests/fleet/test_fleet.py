@@ -340,7 +340,10 @@ def test_what_is_refused_is_one_sentence(here: Path) -> None:
         ),
         ((*train, "--key", "y", "--target", "y", "-m", "x"), "cannot be both the target and the"),
         ((*train, "--key", "device", "--id", "a", "-m", "x"), "--key and --id cannot be combined"),
-        ((*train, "--key", "device", "--open", "0", "-m", "x"), "--open must be at least 1, not 0"),
+        (
+            (*train, "--key", "device", "--open", "0", "-m", "x"),
+            "--max-open-models must be at least 1, not 0",
+        ),
         (
             (*train, "--key", "device", "-m", "x", "--lags", "1", "--epochs", "2"),
             "a fleet with --lags learns in one pass: leave out --epochs",
