@@ -516,7 +516,7 @@ OPTIONS: Final = (
         "activation",
         "--activation",
         "NAME",
-        f"Use hidden units of {', '.join(activations.ACTIVATIONS)}; one per layer.",
+        f"Use {', '.join(activations.ACTIVATIONS)} hidden units.",
         parse_activation,
         tuple(activations.ACTIVATIONS),
     ),
