@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kbnn_cli import errors
+from kbnn_cli import exit_codes
 
 COMMANDS = {
     "train": "Train a model on a stream, row by row.",
@@ -91,7 +91,9 @@ def kbnn(
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (that of the process by default) and return its exit code."""
     command = typer.main.get_command(app)
-    return errors.run_guarded(partial(command, arguments, prog_name="kbnn", standalone_mode=False))
+    return exit_codes.run_guarded(
+        partial(command, arguments, prog_name="kbnn", standalone_mode=False)
+    )
 
 
 if __name__ == "__main__":

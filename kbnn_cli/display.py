@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.data.dataset import Stream
-from kbnn_cli import errors
+from kbnn_cli import exit_codes
 
 if TYPE_CHECKING:
     from kbnn.data.reading import BadRowWriter
@@ -296,7 +296,7 @@ def show_progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[
 
 def make_notifier(quiet: bool) -> Callable[[str], None]:
     """Return the function that prints notices, or drops them if `quiet`."""
-    return (lambda text: None) if quiet else errors.print_message
+    return (lambda text: None) if quiet else exit_codes.print_message
 
 
 def report_bad_rows(bad: BadRowWriter, fate: str, quiet: bool) -> None:
@@ -305,4 +305,4 @@ def report_bad_rows(bad: BadRowWriter, fate: str, quiet: bool) -> None:
         from kbnn.wording import format_rows
 
         where = f"see {bad.path}" if bad.path else "--bad-rows FILE lists them"
-        errors.print_message(f"{format_rows(bad.count)} could not be read: {fate} ({where})")
+        exit_codes.print_message(f"{format_rows(bad.count)} could not be read: {fate} ({where})")

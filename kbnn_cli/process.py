@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO
 
 from kbnn.errors import DataError, ReaderLeft
 from kbnn.sink import STDOUT_NAME, Sink
-from kbnn_cli import errors
+from kbnn_cli import exit_codes
 
 RETAINED_BYTES: Final = 32 << 20
 """Freed memory that malloc keeps, and the smallest block that it maps separately."""
@@ -61,10 +61,10 @@ def prepare_process() -> None:
     _keep_memory()
     gc.set_threshold(GC_THRESHOLD_OBJECTS)
     _replace_standard_streams()
-    sys.excepthook = errors.report_unexpected
-    sys.unraisablehook = errors.exit_on_unraised
+    sys.excepthook = exit_codes.report_unexpected
+    sys.unraisablehook = exit_codes.exit_on_unraised
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, errors.note_interrupt)
+        signal.signal(signal.SIGINT, exit_codes.note_interrupt)
 
 
 def _keep_memory() -> None:

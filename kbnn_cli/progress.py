@@ -22,7 +22,7 @@ from kbnn.sink import open_sink
 from kbnn.wording import format_count, format_json, format_number, format_rows
 from kbnn.workflows.run_results import summarize_training
 from kbnn.workflows.training import Listener, Training
-from kbnn_cli import display, errors
+from kbnn_cli import display, exit_codes
 from kbnn_cli.display import CleanConsole
 
 
@@ -52,9 +52,9 @@ class TrainListener(Listener):
         if self._quiet:
             return
         if self._bar is not None:
-            self._bar.console.print(errors.wrap_line(f"kbnn: {text}"), soft_wrap=True)
+            self._bar.console.print(exit_codes.wrap_line(f"kbnn: {text}"), soft_wrap=True)
         else:
-            errors.print_message(text)
+            exit_codes.print_message(text)
 
     def on_open(self, training: Training) -> None:
         """Announce the model and prepare the display of progress."""
@@ -102,7 +102,7 @@ class TrainListener(Listener):
                     self._log_event("point", training, target=name, **_point_fields(point))
             if self._lines is not None:
                 for line in self._lines.format_points(points, self._rows_per_second(training)):
-                    errors.print_line(line)
+                    exit_codes.print_line(line)
         if model.alarm_count > self._alarms:
             new = model.alarms[self._alarms - model.alarm_count :]
             self._alarms = model.alarm_count
@@ -141,7 +141,7 @@ class TrainListener(Listener):
             self._announce_target_type(training)
         if self._selecting_shape and training.model.rows:
             self._announce_shape(training)
-        if code != errors.EXIT_DONE:
+        if code != exit_codes.EXIT_DONE:
             self.on_notice(f"stopped {_format_place(training)}; {training.options.model} is saved")
         console = CleanConsole(stderr=True)
         console.print()
@@ -193,7 +193,7 @@ class TrainListener(Listener):
         except (DataError, ReaderLeft) as error:
             self.log_failed = True
             why = str(error) if isinstance(error, DataError) else f"{error}: the reader closed it"
-            errors.print_message(f"{why}; training continues without the log")
+            exit_codes.print_message(f"{why}; training continues without the log")
 
     def __enter__(self) -> Self:
         return self

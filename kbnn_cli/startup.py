@@ -16,7 +16,7 @@ def main() -> None:
     import gc
 
     gc.set_threshold(100_000)  # garbage collection would take a tenth of the start-up time
-    from kbnn_cli import errors, process
+    from kbnn_cli import exit_codes, process
 
     try:
         process.prepare_process()
@@ -25,7 +25,7 @@ def main() -> None:
         code = run_command_line()
         _ignore_interrupts()
     except KeyboardInterrupt:
-        code = errors.EXIT_INTERRUPTED
+        code = exit_codes.EXIT_INTERRUPTED
         _ignore_interrupts()
     sys.exit(code)
 

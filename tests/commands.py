@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import typer
 
-from kbnn_cli import errors
+from kbnn_cli import exit_codes
 from kbnn_cli.app import app
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -34,7 +34,7 @@ def kbnn(*arguments: str | Path) -> Ran:
     words = [str(argument) for argument in arguments]
     try:
         with redirect_stdout(out), redirect_stderr(err):
-            code = errors.run_guarded(
+            code = exit_codes.run_guarded(
                 lambda: command(words, prog_name="kbnn", standalone_mode=False)
             )
     finally:

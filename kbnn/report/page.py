@@ -73,7 +73,7 @@ class ConfusionRow(NamedTuple):
     found: str
 
 
-class ConfusionTable(NamedTuple):
+class ConfusionGrid(NamedTuple):
     """A confusion matrix as it is shown."""
 
     title: str
@@ -89,7 +89,7 @@ class ReportSection(NamedTuple):
     verdict: Verdict
     tiles: list[MetricTile]
     groups: list[FramedGroup]
-    confusion: ConfusionTable | None
+    confusion: ConfusionGrid | None
     effects: FramedGroup
     worst: WorstRows | None
 
@@ -176,7 +176,7 @@ def build_section(data: TargetReport, figure_class: Any, key: str) -> ReportSect
     )
 
 
-def build_confusion_table(data: ConfusionMatrix) -> ConfusionTable:
+def build_confusion_table(data: ConfusionMatrix) -> ConfusionGrid:
     """Format a confusion matrix: true classes down, predicted ones across."""
     rows = []
     for i, counts in enumerate(data.counts):
@@ -191,7 +191,7 @@ def build_confusion_table(data: ConfusionMatrix) -> ConfusionTable:
         ]
         found = format_percent(counts[i] / total) if sum(counts) else "-"
         rows.append(ConfusionRow(data.names[i], cells, found))
-    return ConfusionTable(data.title, list(data.names), rows)
+    return ConfusionGrid(data.title, list(data.names), rows)
 
 
 @cache

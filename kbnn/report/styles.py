@@ -1,13 +1,8 @@
-"""Colours told apart by every kind of eye (after Okabe and Ito), for light and for dark paper.
+"""Colours, labels and SVG of the report.
 
-Charts are drawn with the light values; in the page each one becomes a CSS variable, so the same
-drawing follows the reader's light or dark setting.
-
-The look of the page: one column on a phone, up to three on a desk, light, dark and print.
-
-Words inside pictures and pages: names from strangers made short, printable and harmless.
-
-From a matplotlib figure to SVG that can stand inside a page beside others.
+The colours are distinguishable with every kind of colour vision (after Okabe and Ito). Charts are
+drawn in the colours of light paper; in the page each colour becomes a CSS variable, so that the
+same drawing follows the reader's light or dark setting.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kbnn_cli import errors, options
+from kbnn_cli import command_options, exit_codes
 from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
@@ -31,7 +31,7 @@ FailIf = Annotated[
         "--fail-if",
         metavar="CONDITION",
         help="Exit with code 3 if this holds: 'rmse>3', 'coverage_90<85%' (repeatable).",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 
@@ -47,28 +47,28 @@ Learn = Annotated[
 
 @app.command(cls=Command, epilog=EXAMPLES)
 def evaluate(
-    model: options.Model,
-    sources: options.Sources,
+    model: command_options.Model,
+    sources: command_options.Sources,
     learn: Learn = False,
-    horizon: options.Horizon = None,
+    horizon: command_options.Horizon = None,
     fail_if: FailIf = None,
-    quantiles: options.Quantiles = None,
-    intervals: options.Intervals = None,
-    report: options.Report = None,
-    plot: options.Plot = None,
-    no_plots: options.NoPlots = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    on_error: options.OnError = "stop",
-    bad_rows: options.BadRows = None,
-    limit: options.Limit = None,
-    format: options.Format = "auto",
-    na: options.Na = None,
-    delimiter: options.Delimiter = None,
-    header: options.Header = None,
-    engine: options.Engine = "local",
-    cluster: options.Cluster = "local:2",
-    help_all: options.HelpAll = False,
+    quantiles: command_options.Quantiles = None,
+    intervals: command_options.Intervals = None,
+    report: command_options.Report = None,
+    plot: command_options.Plot = None,
+    no_plots: command_options.NoPlots = False,
+    json: command_options.Json = False,
+    quiet: command_options.Quiet = False,
+    on_error: command_options.OnError = "stop",
+    bad_rows: command_options.BadRows = None,
+    limit: command_options.Limit = None,
+    format: command_options.Format = "auto",
+    na: command_options.Na = None,
+    delimiter: command_options.Delimiter = None,
+    header: command_options.Header = None,
+    engine: command_options.Engine = "local",
+    cluster: command_options.Cluster = "local:2",
+    help_all: command_options.HelpAll = False,
 ) -> None:
     """Score a model on rows: errors, calibration, the best constant and a verdict.
 
@@ -105,7 +105,7 @@ def evaluate(
     model_report.check_report_paths(report, plot)
     outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
     check_outputs(sources, outputs, models=[model])
-    shares = options.parse_shares(quantiles)
+    shares = command_options.parse_shares(quantiles)
     for share in shares:
         check_quantile_level(share)
     judged = keyed.load(model)
@@ -162,7 +162,7 @@ def evaluate(
             )
     finally:  # also if the reader of the output leaves early
         for reason in reasons:
-            errors.print_message(reason)
+            exit_codes.print_message(reason)
         if report is not None or plot is not None:
             names = [model_report.format_file_name(source) for source in sources]
             source_names = result_screens.format_source_names(names)
@@ -173,4 +173,4 @@ def evaluate(
                 judged, result.card, found, shown, page=report, picture=plot
             )
     if reasons:
-        raise typer.Exit(errors.EXIT_CONDITION)
+        raise typer.Exit(exit_codes.EXIT_CONDITION)

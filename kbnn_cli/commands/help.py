@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kbnn_cli.command_options import HelpAll, make_completer
 from kbnn_cli.help_screens import Command
-from kbnn_cli.options import HelpAll, make_completer
 
 EXAMPLES = """\b
 Examples:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kbnn_cli import options
+from kbnn_cli import command_options
 from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
@@ -28,7 +28,7 @@ Weights = Annotated[
     typer.Option(
         "--weights",
         help="Print every weight as CSV: mean, sd and prior; or add them to --json.",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 WeightsFile = Annotated[
@@ -37,7 +37,7 @@ WeightsFile = Annotated[
         "--weights-file",
         metavar="FILE.npz",
         help="Write means and covariances of all weights as NumPy arrays.",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 Diff = Annotated[
@@ -46,7 +46,7 @@ Diff = Annotated[
         "--diff",
         metavar="OTHER",
         help="Compare with another model, which is listed first.",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 
@@ -57,7 +57,7 @@ Key = Annotated[
         "--key",
         metavar="KEY",
         help="Show the model of this key of a fleet; several columns: north,d7.",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 Export = Annotated[
@@ -66,25 +66,25 @@ Export = Annotated[
         "--export",
         metavar="FILE.npz",
         help="Write the model shown to a file of its own.",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 
 
 @app.command(cls=Command, epilog=EXAMPLES)
 def inspect(
-    model: options.Model,
+    model: command_options.Model,
     key: Key = None,
     export: Export = None,
-    force: options.Force = False,
+    force: command_options.Force = False,
     weights: Weights = False,
     weights_file: WeightsFile = None,
     diff: Diff = None,
-    report: options.Report = None,
-    plot: options.Plot = None,
-    no_plots: options.NoPlots = False,
-    json: options.Json = False,
-    help_all: options.HelpAll = False,
+    report: command_options.Report = None,
+    plot: command_options.Plot = None,
+    no_plots: command_options.NoPlots = False,
+    json: command_options.Json = False,
+    help_all: command_options.HelpAll = False,
 ) -> None:
     """Show a model: settings, columns, weights, effects of features and past scores."""
     from kbnn.errors import UsageError

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kbnn_cli import options
+from kbnn_cli import command_options
 from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
@@ -29,7 +29,7 @@ Output = Annotated[
         "--output",
         metavar="FILE.npz",
         help="Write the joined model to this file.",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 
@@ -38,10 +38,10 @@ Output = Annotated[
 def join(
     models: Models,
     output: Output,
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    help_all: options.HelpAll = False,
+    force: command_options.Force = False,
+    json: command_options.Json = False,
+    quiet: command_options.Quiet = False,
+    help_all: command_options.HelpAll = False,
 ) -> None:
     """Join models that were trained on parts of the rows into a weighted ensemble."""
     from kbnn.workflows.comparing import join_model_files as together

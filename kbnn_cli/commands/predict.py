@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kbnn_cli import options
+from kbnn_cli import command_options
 from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
@@ -29,7 +29,7 @@ Output = Annotated[
         "--output",
         metavar="FILE",
         help="Write to .csv, .tsv, .jsonl, .parquet or .arrow; - is CSV on stdout.",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 Decompose = Annotated[
@@ -37,7 +37,7 @@ Decompose = Annotated[
     typer.Option(
         "--decompose",
         help="Add the parts of sd: function_sd (epistemic) and noise_sd (aleatoric).",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 OnlyPredictions = Annotated[
@@ -45,7 +45,7 @@ OnlyPredictions = Annotated[
     typer.Option(
         "--only-predictions",
         help="Write the predictions without the input columns.",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 Plot = Annotated[
@@ -54,7 +54,7 @@ Plot = Annotated[
         "--plot",
         metavar="FILE.png|svg|pdf",
         help="Draw the last values, the forecast and its intervals (--horizon).",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=command_options.OUTPUT,
     ),
 ]
 OnError = Annotated[
@@ -62,37 +62,37 @@ OnError = Annotated[
     typer.Option(
         "--on-error",
         metavar="skip|stop",
-        autocompletion=options.complete_on_error,
+        autocompletion=command_options.complete_on_error,
         help="Write a row that cannot be read without prediction, or stop there.",
-        rich_help_panel=options.READING,
+        rich_help_panel=command_options.READING,
     ),
 ]
 
 
 @app.command(cls=Command, epilog=EXAMPLES)
 def predict(
-    model: options.Model,
-    sources: options.MaybeSources = None,
-    horizon: options.Horizon = None,
+    model: command_options.Model,
+    sources: command_options.MaybeSources = None,
+    horizon: command_options.Horizon = None,
     output: Output = "-",
-    interval: options.Interval = 0.9,
-    quantiles: options.Quantiles = None,
-    intervals: options.Intervals = None,
+    interval: command_options.Interval = 0.9,
+    quantiles: command_options.Quantiles = None,
+    intervals: command_options.Intervals = None,
     decompose: Decompose = False,
     only_predictions: OnlyPredictions = False,
     plot: Plot = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    json: command_options.Json = False,
+    quiet: command_options.Quiet = False,
     on_error: OnError = "skip",
-    bad_rows: options.BadRows = None,
-    limit: options.Limit = None,
-    format: options.Format = "auto",
-    na: options.Na = None,
-    delimiter: options.Delimiter = None,
-    header: options.Header = None,
-    engine: options.Engine = "local",
-    cluster: options.Cluster = "local:2",
-    help_all: options.HelpAll = False,
+    bad_rows: command_options.BadRows = None,
+    limit: command_options.Limit = None,
+    format: command_options.Format = "auto",
+    na: command_options.Na = None,
+    delimiter: command_options.Delimiter = None,
+    header: command_options.Header = None,
+    engine: command_options.Engine = "local",
+    cluster: command_options.Cluster = "local:2",
+    help_all: command_options.HelpAll = False,
 ) -> None:
     """Predict rows: write mean, sd, lower and upper, or class probabilities.
 
@@ -132,7 +132,7 @@ def predict(
     keyed.check_single_model(known, model, {"--horizon": horizon is not None})
     known.set_interval_mode(check_interval_mode(intervals))
     check_interval_level(interval)
-    wanted = OutputOptions(interval, options.parse_shares(quantiles), decompose)
+    wanted = OutputOptions(interval, command_options.parse_shares(quantiles), decompose)
     for share in wanted.quantiles:
         check_quantile_level(share)
     fields = known.task.output_fields(wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from kbnn.model.settings import FORMER_FLAGS
-from kbnn_cli import errors, options
+from kbnn_cli import command_options, exit_codes
 from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
@@ -54,53 +54,53 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(cls=TrainCommand, epilog=EXAMPLES)
-@options.with_settings
+@command_options.with_settings
 def train(
-    sources: options.Sources,
-    model: options.ModelFile = "model.npz",
-    fresh: options.Fresh = False,
-    resume: options.Resume = False,
-    relearn: options.Relearn = False,
-    checkpoint_every: options.CheckpointEvery = 30.0,
-    key: options.Key = None,
-    pooling: options.Pooling = True,
-    max_open_models: options.MaxOpenModels = None,
-    engine: options.Engine = "local",
-    cluster: options.Cluster = "local:2",
-    target: options.Target = None,
-    features: options.Features = None,
-    ignore: options.Ignore = None,
-    weight: options.Weight = None,
-    input_sd: options.InputSd = False,
-    categorical: options.Categorical = None,
-    numeric: options.Numeric = None,
-    hash: options.Hash = None,
-    task: options.Task = "auto",
-    time: options.Time = None,
-    time_unit: options.TimeUnit = "auto",
-    lags: options.Lags = None,
-    id: options.Id = None,
-    max_pending: options.MaxPending = None,
-    epochs: options.Epochs = 1,
-    shuffle: options.Shuffle = False,
-    test_split: options.TestSplit = 0.0,
-    limit: options.Limit = None,
-    on_error: options.OnError = "stop",
-    bad_rows: options.BadRows = None,
-    na: options.Na = None,
-    format: options.Format = "auto",
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    header: options.Header = None,
-    predictions: options.Predictions = None,
-    interval: options.Interval = 0.9,
-    quantiles: options.Quantiles = None,
-    log: options.Log = None,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    help_all: options.HelpAll = False,
+    sources: command_options.Sources,
+    model: command_options.ModelFile = "model.npz",
+    fresh: command_options.Fresh = False,
+    resume: command_options.Resume = False,
+    relearn: command_options.Relearn = False,
+    checkpoint_every: command_options.CheckpointEvery = 30.0,
+    key: command_options.Key = None,
+    pooling: command_options.Pooling = True,
+    max_open_models: command_options.MaxOpenModels = None,
+    engine: command_options.Engine = "local",
+    cluster: command_options.Cluster = "local:2",
+    target: command_options.Target = None,
+    features: command_options.Features = None,
+    ignore: command_options.Ignore = None,
+    weight: command_options.Weight = None,
+    input_sd: command_options.InputSd = False,
+    categorical: command_options.Categorical = None,
+    numeric: command_options.Numeric = None,
+    hash: command_options.Hash = None,
+    task: command_options.Task = "auto",
+    time: command_options.Time = None,
+    time_unit: command_options.TimeUnit = "auto",
+    lags: command_options.Lags = None,
+    id: command_options.Id = None,
+    max_pending: command_options.MaxPending = None,
+    epochs: command_options.Epochs = 1,
+    shuffle: command_options.Shuffle = False,
+    test_split: command_options.TestSplit = 0.0,
+    limit: command_options.Limit = None,
+    on_error: command_options.OnError = "stop",
+    bad_rows: command_options.BadRows = None,
+    na: command_options.Na = None,
+    format: command_options.Format = "auto",
+    delimiter: command_options.Delimiter = None,
+    decimal: command_options.Decimal = None,
+    thousands: command_options.Thousands = None,
+    header: command_options.Header = None,
+    predictions: command_options.Predictions = None,
+    interval: command_options.Interval = 0.9,
+    quantiles: command_options.Quantiles = None,
+    log: command_options.Log = None,
+    dry_run: command_options.DryRun = False,
+    json: command_options.Json = False,
+    quiet: command_options.Quiet = False,
+    help_all: command_options.HelpAll = False,
     **settings: str | None,
 ) -> None:
     """Train a model on a stream, row by row, or continue training the model in the file."""
@@ -121,15 +121,15 @@ def train(
     check_outputs(sources, {**outputs, "--log": log})
     chosen = workflow_options.build_train_options(
         sources,
-        options.parse_names(target),
+        command_options.parse_names(target),
         model,
-        features=options.parse_names(features),
-        ignore=options.parse_names(ignore),
+        features=command_options.parse_names(features),
+        ignore=command_options.parse_names(ignore),
         weight=weight,
         input_sd=input_sd,
-        categorical=options.parse_names(categorical),
-        numeric=options.parse_names(numeric),
-        hash=options.parse_names(hash),
+        categorical=command_options.parse_names(categorical),
+        numeric=command_options.parse_names(numeric),
+        hash=command_options.parse_names(hash),
         decimal=decimal,
         thousands=thousands,
         task=task,
@@ -150,19 +150,19 @@ def train(
         header=header,
         predictions=predictions,
         interval=interval,
-        quantiles=options.parse_shares(quantiles),
+        quantiles=command_options.parse_shares(quantiles),
         fresh=fresh,
         resume=resume,
         relearn=relearn,
         checkpoint_every=checkpoint_every,
-        key=options.parse_names(key),
+        key=command_options.parse_names(key),
         pooling=pooling,
         max_open_models=max_open_models,
         engine=engine,
         cluster=cluster,
-        **options.select_settings(settings),
+        **command_options.select_settings(settings),
     )
-    code = errors.EXIT_DONE
+    code = exit_codes.EXIT_DONE
     with TrainListener(quiet, log) as listener:
         training = Training(chosen, listener)
         if dry_run:
@@ -176,12 +176,12 @@ def train(
             with InterruptGuard() as interruption:
                 training.run(interruption)
         except Interrupted as interrupted:
-            code = errors.EXIT_SIGNAL_BASE + interrupted.number
+            code = exit_codes.EXIT_SIGNAL_BASE + interrupted.number
         except ReaderLeft:
-            code = errors.EXIT_READER_LEFT
+            code = exit_codes.EXIT_READER_LEFT
         listener.on_end(training, code)
-        if code == errors.EXIT_DONE and listener.log_failed:
-            code = errors.EXIT_FAILED
+        if code == exit_codes.EXIT_DONE and listener.log_failed:
+            code = exit_codes.EXIT_FAILED
         if json and training.ready:
             display.print_json(summarize_training(training))
     raise typer.Exit(code)

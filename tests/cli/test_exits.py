@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbnn.errors import DataError, ModelError, UsageError
-from kbnn_cli import errors
+from kbnn_cli import exit_codes
 from kbnn_cli.app import run_command_line
 
 
@@ -39,20 +39,20 @@ def raising(error: BaseException) -> Callable[[], object]:
 def test_errors_become_a_code_and_a_sentence(
     error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert errors.run_guarded(raising(error)) == code
+    assert exit_codes.run_guarded(raising(error)) == code
     assert capsys.readouterr() == ("", said)
 
 
 def test_codes_are_passed_on() -> None:
-    assert errors.run_guarded(lambda: errors.EXIT_CONDITION) == 3
-    assert errors.run_guarded(lambda: None) == 0
+    assert exit_codes.run_guarded(lambda: exit_codes.EXIT_CONDITION) == 3
+    assert exit_codes.run_guarded(lambda: None) == 0
 
 
 def test_debugging_shows_the_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KBNN_DEBUG", "1")
-    assert errors.run_guarded(raising(DataError("bad"))) == 1
+    assert exit_codes.run_guarded(raising(DataError("bad"))) == 1
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert said.endswith("kbnn: bad\n")
@@ -196,7 +196,7 @@ def test_on_a_terminal_a_sentence_goes_on_below_between_two_words(columns: int) 
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     words = "it is --task count-things of '日本語日本' " * 5  # letters that take two columns
-    code = f"from kbnn_cli import errors; errors.print_message({words!r})"
+    code = f"from kbnn_cli import exit_codes; exit_codes.print_message({words!r})"
     subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
     os.close(theirs)
     shown = os.read(ours, 4096).decode().replace("\r", "")
