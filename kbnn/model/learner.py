@@ -95,8 +95,11 @@ def events_of(forecast: Forecast, first: int) -> LearnEvents:
 
 
 @dataclass(frozen=True)
-class Networks:
-    """Predict and learn with the networks of a state: convert rows and forecasts between units.
+class Learner:
+    """Learns rows in the user's units with the networks of a state.
+
+    It standardises rows, creates, grows and rescales networks when rows require it, learns each row
+    after predicting it, and replays buffered rows on the schedule of kbnn.model.replay.
 
     `indicators` marks the columns of x that indicate a category; they are not standardised. An
     indicator that has been 0 in every row so far has no network input yet, and neither has a late
@@ -239,24 +242,6 @@ class Networks:
             made, scaled, self.settings.robust, learned.tails, update
         )
         return self.task.apply_temperature(forecast, learned.sharpness, update)
-
-
-FIRST_REFIT_ROWS = 64
-DIRECTION_SEARCH_ROWS = 512
-"""Rows up to which a low-rank network recomputes its directions, see kbnn.core.input_moments."""
-ALARM_GRACE_ROWS = 128
-"""Alarms in the first rows show that little is known yet, not that the stream has changed: rows
-before them are still replayed."""
-CARRIED_INFORMATION_SHARE = 0.05
-"""Share of the information kept after a large change of scale, see kbnn.model.replay_buffer."""
-
-MAX_GROUPED_CLASSES = 16
-"""Largest number of classes with group covariances. They lower the log-loss by 1 % with 12 classes;
-with 40 classes by a third of that, at eight times the run time."""
-
-
-class Changes(Networks):
-    """Create, grow and rescale networks when rows require it."""
 
     def _create_networks(
         self, learned: LearnerState, rows: BufferedRows, outputs: int
@@ -413,57 +398,6 @@ class Changes(Networks):
         return began._replace(
             members=tuple(map(open_session, members)), rehearsal=learned.rehearsal
         )
-
-
-def _select_last_rows(rows: BufferedRows, targets: int) -> scaler.LastRows:
-    """Take the last OUTLIER_ROWS buffered rows, from which outliers are detected."""
-    y, x, trust = (part[-scaler.OUTLIER_ROWS :] for part in (rows.y, rows.x, rows.trust))
-    return scaler.LastRows(np.hstack([y[:, :targets], x]), targets, trust >= 0.5)
-
-
-def next_refit(seen: int) -> int:
-    """Return the next row count after `seen` at which the scale is checked: 64, 128, 256, ..."""
-    return max(FIRST_REFIT_ROWS, 1 << seen.bit_length())
-
-
-def _relearn_rows(
-    state: State,
-    z: FloatArray,
-    labels: FloatArray,
-    var: FloatArray | None,
-    weight: FloatArray,
-) -> State:
-    """Learn buffered rows again in a new scale, without changing counts and input moments.
-
-    The log-variance head restarts from its prior, because it was fitted relative to another noise
-    level.
-    """
-    quiet = open_session(state._replace(config=replace(state.config, drift=False)))
-    quiet.learn(np.ascontiguousarray(z), np.ascontiguousarray(labels), var, weight)
-    blank = init(state.config)
-    return quiet.state()._replace(
-        config=state.config,
-        counts=state.counts,
-        head_mean=blank.head_mean,
-        head_cov=blank.head_cov,
-        input_mean=state.input_mean,
-        input_cov=state.input_cov,
-    )
-
-
-def _grow_networks(
-    learned: LearnerState, inputs: int, outputs: int, config: Config | None = None
-) -> LearnerState:
-    """Add inputs and outputs to all members of the ensemble."""
-    members = tuple(
-        open_session(grow_state(member.state(), inputs, outputs, config))
-        for member in learned.members
-    )
-    return learned._replace(members=members, sharpness=extend_classes(learned.sharpness, outputs))
-
-
-class Learner(Changes):
-    """Learn rows, and replay buffered rows on the schedule of kbnn.model.replay."""
 
     def initialize_state(self, kept: ReplayBuffer) -> tuple[LearnerState, LearnEvents]:
         """Fit the scale to the warm-up rows, create the networks and learn the rows in order."""
@@ -657,6 +591,67 @@ class Learner(Changes):
         backlog = min(ratio, replay.ALARM_REPLAY_RATIO) * len(learned.kept)
         now = now._replace(debt=float(backlog), since=learned.seen, alarm=0)
         return learned._replace(rehearsal=now)
+
+
+FIRST_REFIT_ROWS = 64
+DIRECTION_SEARCH_ROWS = 512
+"""Rows up to which a low-rank network recomputes its directions, see kbnn.core.input_moments."""
+ALARM_GRACE_ROWS = 128
+"""Alarms in the first rows show that little is known yet, not that the stream has changed: rows
+before them are still replayed."""
+CARRIED_INFORMATION_SHARE = 0.05
+"""Share of the information kept after a large change of scale, see kbnn.model.replay_buffer."""
+
+MAX_GROUPED_CLASSES = 16
+"""Largest number of classes with group covariances. They lower the log-loss by 1 % with 12 classes;
+with 40 classes by a third of that, at eight times the run time."""
+
+
+def _select_last_rows(rows: BufferedRows, targets: int) -> scaler.LastRows:
+    """Take the last OUTLIER_ROWS buffered rows, from which outliers are detected."""
+    y, x, trust = (part[-scaler.OUTLIER_ROWS :] for part in (rows.y, rows.x, rows.trust))
+    return scaler.LastRows(np.hstack([y[:, :targets], x]), targets, trust >= 0.5)
+
+
+def next_refit(seen: int) -> int:
+    """Return the next row count after `seen` at which the scale is checked: 64, 128, 256, ..."""
+    return max(FIRST_REFIT_ROWS, 1 << seen.bit_length())
+
+
+def _relearn_rows(
+    state: State,
+    z: FloatArray,
+    labels: FloatArray,
+    var: FloatArray | None,
+    weight: FloatArray,
+) -> State:
+    """Learn buffered rows again in a new scale, without changing counts and input moments.
+
+    The log-variance head restarts from its prior, because it was fitted relative to another noise
+    level.
+    """
+    quiet = open_session(state._replace(config=replace(state.config, drift=False)))
+    quiet.learn(np.ascontiguousarray(z), np.ascontiguousarray(labels), var, weight)
+    blank = init(state.config)
+    return quiet.state()._replace(
+        config=state.config,
+        counts=state.counts,
+        head_mean=blank.head_mean,
+        head_cov=blank.head_cov,
+        input_mean=state.input_mean,
+        input_cov=state.input_cov,
+    )
+
+
+def _grow_networks(
+    learned: LearnerState, inputs: int, outputs: int, config: Config | None = None
+) -> LearnerState:
+    """Add inputs and outputs to all members of the ensemble."""
+    members = tuple(
+        open_session(grow_state(member.state(), inputs, outputs, config))
+        for member in learned.members
+    )
+    return learned._replace(members=members, sharpness=extend_classes(learned.sharpness, outputs))
 
 
 def _compute_inlier_probability(forecast: Forecast) -> FloatArray | None:

@@ -115,7 +115,7 @@ def load_figure_class() -> Any:
 
 @contextmanager
 def drawing_style(**overrides: Any) -> Iterator[Any]:
-    """The house style; yields the Figure class. Scripts the font lacks are no reason to stop."""
+    """Draw in the style of the report; yields the Figure class. Missing glyphs are ignored."""
     figure = load_figure_class()
     import matplotlib
 
