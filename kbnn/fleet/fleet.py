@@ -269,7 +269,7 @@ class Fleet(OnlineModel):
     @property
     def interval_mode(self) -> str | None:
         """`tracked` if intervals are calibrated online, else `stated`; None if there are none."""
-        return self.task.interval_mode(self._interval_mode or self.settings.intervals)
+        return None if self.task.labels else self._interval_mode or self.settings.intervals
 
     def set_interval_mode(self, wanted: str | None) -> None:
         """Switch calibration off if `stated` is wanted; UsageError if `tracked` is impossible."""

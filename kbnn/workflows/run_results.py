@@ -15,7 +15,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from kbnn.metrics.target_metrics import find_metrics
 from kbnn.model.model import OnlineModel
+from kbnn.targets.base import max_outputs
 
 if TYPE_CHECKING:
     from kbnn.workflows.training import Training
@@ -115,7 +117,7 @@ def measure_row_seconds(model: OnlineModel) -> float | None:
     )
     if width < WIDE_COVARIANCE_INPUTS:
         return None
-    config = settings.make_config(model.task, width, model.task.max_outputs, 1.0)
+    config = settings.make_config(model.task, width, max_outputs(model.task), 1.0)
     if layout_of(config).size > MAX_TRIAL_COVARIANCES:
         return None
     generator = np.random.default_rng(0)
@@ -175,12 +177,12 @@ def judge_targets(
     """
     found = []
     for at, name in enumerate(model.task.targets):
-        verdict = model.task.build_verdict(model.card.scores[at])
+        verdict = find_metrics(model.task).judge(model.card.scores[at])
         rows = 0 if held_out is None else held_out.scores[at].rows
         if held_out is None or rows < MIN_VERDICT_ROWS:
             found.append((name, _add_advice(model, verdict)))
             continue
-        frozen = model.task.build_verdict(held_out.scores[at])
+        frozen = find_metrics(model.task).judge(held_out.scores[at])
         first = f"Judged by {format_rows(rows)} held out, which the model never learned."
         frozen = replace(frozen, sentences=(first, *frozen.sentences))
         if frozen.level == "poor" and verdict.level in ("good", "fair"):
@@ -267,11 +269,12 @@ def measure_forgetting(model: OnlineModel) -> Forgetting | None:
     if model.is_warming_up or np.count_nonzero(earlier) < _MIN_SAMPLE_ROWS:
         return None
     x, y = sample.x[earlier], sample.y[earlier]
-    predicted = model.task.prediction_columns(
+    metrics = find_metrics(model.task)
+    predicted = metrics.prediction_columns(
         model.predict(Rows(x, y, sample.row[earlier].astype(np.int64))), ()
     )
-    now = model.task.errors(y, predicted)
-    then = model.task.errors(y, sample.forecast[earlier])
+    now = metrics.errors(y, predicted)
+    then = metrics.errors(y, sample.forecast[earlier])
     known = np.isfinite(now) & np.isfinite(then)
     now, then = now[known], then[known]
     if len(now) < _MIN_SAMPLE_ROWS:
@@ -282,10 +285,12 @@ def measure_forgetting(model: OnlineModel) -> Forgetting | None:
     new, old = np.ldexp(now, -power), np.ldexp(then, -power)
     more = new - old
     error = float(np.std(more)) / np.sqrt(len(more))
-    factor = MIN_ERROR_RATIO**model.task.error_power
+    factor = MIN_ERROR_RATIO**metrics.error_power
     if np.mean(new) <= factor * np.mean(old) or np.mean(more) <= MIN_STANDARD_ERRORS * error:
         return None
-    return Forgetting(*(model.task.format_error(float(np.mean(errors))) for errors in (then, now)))
+    return Forgetting(
+        *(metrics.format_error(float(np.mean(errors)), y.shape[1]) for errors in (then, now))
+    )
 
 
 def format_forgetting(found: Forgetting, *, shuffled: bool, alarms: int) -> str:

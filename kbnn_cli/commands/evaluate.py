@@ -78,6 +78,7 @@ def evaluate(
     from kbnn.errors import UsageError
     from kbnn.metrics import conditions
     from kbnn.metrics.figures import flatten_metrics
+    from kbnn.metrics.target_metrics import find_metrics
     from kbnn.model.settings import check_interval_mode
     from kbnn.output.writers import check_quantile_level
     from kbnn.workflows import (
@@ -113,7 +114,7 @@ def evaluate(
     if learn:
         judged = keyed.copy_model(judged)
     judged.set_interval_mode(mode)
-    figures = list(flatten_metrics(judged.task.score().metric_values()))
+    figures = list(flatten_metrics(find_metrics(judged.task).score().metric_values()))
     checks = [conditions.parse_check(text, figures, judged.task.targets) for text in fail_if or ()]
     with (
         predicting.open_inference_stream(

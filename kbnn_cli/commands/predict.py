@@ -100,13 +100,13 @@ def predict(
     """
     from kbnn.errors import UsageError
     from kbnn.model.settings import check_interval_mode
+    from kbnn.output.fields import OutputOptions, list_output_fields
     from kbnn.output.writers import (
         check_interval_level,
         check_name,
         check_quantile_level,
         open_writer,
     )
-    from kbnn.targets.base import OutputOptions
     from kbnn.workflows import engines, forecast, keyed, model_report, predicting
     from kbnn.workflows.options import check_outputs
     from kbnn.workflows.predicting import predict_stream
@@ -135,7 +135,7 @@ def predict(
     wanted = OutputOptions(interval, command_options.parse_shares(quantiles), decompose)
     for share in wanted.quantiles:
         check_quantile_level(share)
-    fields = known.task.output_fields(wanted)
+    fields = list_output_fields(known.task, wanted)
     steps = None
     with ExitStack() as stack:
         stream, bad = None, None
