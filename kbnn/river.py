@@ -148,7 +148,8 @@ class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[m
     lags
         Earlier targets used as features, such as "1,2,24".
     task
-        Target type: "regression" (any number), "positive", "count", "amount" or "auto".
+        Target type: "regression" (any number), "positive", "count", "amount", "share" or
+        "auto".
 
     Examples
     --------

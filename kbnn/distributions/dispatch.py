@@ -14,6 +14,7 @@ import numpy as np
 from kbnn.array_types import BoolArray, FloatArray
 from kbnn.distributions.hurdle import Hurdle
 from kbnn.distributions.log_link import LogLink
+from kbnn.distributions.logit_link import LogitLink
 from kbnn.distributions.mixture import MixtureDistribution
 from kbnn.distributions.negative_binomial import NegativeBinomial
 from kbnn.distributions.normal_mixture import NormalMixture
@@ -25,7 +26,7 @@ from kbnn.distributions.predictive import (
 )
 
 DISTRIBUTIONS: Final[dict[int, type[PredictiveDistribution]]] = {
-    kind.code: kind for kind in (NormalMixture, LogLink, NegativeBinomial, Hurdle)
+    kind.code: kind for kind in (NormalMixture, LogLink, NegativeBinomial, Hurdle, LogitLink)
 }
 """Distributions by code."""
 
