@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from kbnn.array_types import BoolArray, FloatArray
 from kbnn.core import normal
 from kbnn.distributions.hurdle import share_inside
-from kbnn.distributions.negative_binomial import MAX_SINGLE_STEPS, hash_uniform
+from kbnn.distributions.negative_binomial import MAX_SINGLE_STEPS, NegativeBinomial, hash_uniform
 from kbnn.distributions.normal_mixture import NormalMixture, expected_distance
 from kbnn.distributions.predictive import (
     PARAM,
@@ -41,7 +41,7 @@ from kbnn.distributions.predictive import (
 )
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
 _BATCH_ROWS: Final = 64
 """Rows that are integrated at a time."""
 _MAX_STEPS: Final = 200
@@ -242,23 +242,33 @@ class MixtureDistribution(PredictiveDistribution):
         points = self.members.quadrature_points().reshape(-1, *self.weight.shape)
         points = np.where(self.used, points, 0.0).transpose(1, 0, 2).reshape(len(self), -1)
         edges = [points, np.zeros((len(self), 1))]
-        if np.any(self._split(self.members.is_discrete()) & self.used):
-            edges.append(np.tile(np.arange(1.0, MAX_SINGLE_STEPS + 1.0), (len(self), 1)))
+        counts, total = np.arange(MAX_SINGLE_STEPS), np.zeros(len(self))
+        if type(self.members) is NegativeBinomial:
+            squares = self._spread_of_cdfs(np.repeat(counts[:, None], len(self), axis=1))
+            total = np.sum(np.ascontiguousarray(squares.T), axis=1)
+            edges = [np.maximum(points, MAX_SINGLE_STEPS)]
+        elif np.any(self._split(self.members.is_discrete()) & self.used):
+            edges.append(np.tile(counts + 1.0, (len(self), 1)))
         edge = np.sort(np.concatenate(edges, axis=1), axis=1).T[..., None]  # (panels + 1, n, 1)
-        a, b = edge[:-1], edge[1:]
+        wide = np.any(edge[1:] > edge[:-1], axis=(1, 2))
+        a, b = edge[:-1][wide], edge[1:][wide]
         share = 0.5 * (1.0 + _NODES)
         # Panels above 0 may span orders of magnitude: there the logarithm is the variable.
         ratio = np.log(np.where(a > 0.0, b / np.where(a > 0.0, a, 1.0), 1.0))
         x = np.where(a > 0.0, a * np.exp(ratio * share), a + (b - a) * share)
         slope = np.where(a > 0.0, x * ratio, b - a)
         x = np.moveaxis(x, -1, 0)  # (nodes, panels, n)
+        square = self._spread_of_cdfs(x)
+        inner = np.moveaxis(square, 0, -1) * slope * (0.5 * _WEIGHTS)  # (panels, n, nodes)
+        # Each row is summed on its own, so that results do not depend on how rows are batched.
+        return np.asarray(total + np.sum(np.moveaxis(inner, 1, 0).reshape(len(self), -1), axis=1))
+
+    def _spread_of_cdfs(self, x: FloatArray) -> FloatArray:
+        """Return sum_k w_k (F_k(x) - F(x))^2 for values (..., n)."""
         each = self._split(self.members.smooth_cdf(self._repeat(x)))
         each = np.where(self.used, each, 0.0)
         middle = np.sum(self.weight * each, axis=-1, keepdims=True)
-        square = np.sum(self.weight * (each - middle) ** 2, axis=-1)
-        inner = np.moveaxis(square, 0, -1) * slope * (0.5 * _WEIGHTS)  # (panels, n, nodes)
-        # Each row is summed on its own, so that results do not depend on how rows are batched.
-        return np.asarray(np.sum(np.moveaxis(inner, 1, 0).reshape(len(self), -1), axis=1))
+        return np.asarray(np.sum(self.weight * (each - middle) ** 2, axis=-1))
 
     def _normal_disagreement(self) -> FloatArray:
         """Return the same in closed form for normal mixtures."""
