@@ -21,7 +21,7 @@ from river import base, proba
 
 from kbnn.api.arrays import learn_block
 from kbnn.api.online_model import Model
-from kbnn.data.row_encoder import value_to_text
+from kbnn.data.values import value_to_text
 from kbnn.workflows.options import ModelKeywords
 
 if TYPE_CHECKING:

@@ -238,7 +238,7 @@ class CsvReader:
         if table is not None:
             columns = [pa.array(column) for column in table]
             batch = pa.RecordBatch.from_arrays(columns, names=self.columns)
-            yield replace(self._make_chunk(data, batch, {}), table=table)
+            yield replace(self._make_chunk(data, batch, {}), is_plain=True)
             self._line += batch.num_rows  # a table of plain decimals has one row per line
             return
         if data.lstrip(b"\r\n"):

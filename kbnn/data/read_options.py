@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from kbnn.data.chunk import OnError
 from kbnn.data.column_types import ColumnSample
 from kbnn.data.csv_records import missing_column_error
-from kbnn.data.decoder import OnError, check_conflicting_kinds
 from kbnn.data.formats import FORMATS
 from kbnn.data.number_format import NumberMarks
 from kbnn.data.row_blocks import SHUFFLE_ROWS
 from kbnn.data.schema import (
     DEFAULT_MAX_PENDING,
+    MAX_BUCKETS,
     MAX_CATEGORIES,
     MAX_PENDING_LIMIT,
     ColumnKind,
@@ -165,7 +166,7 @@ class ReadOptions(ColumnRoles):
     def check(self) -> None:
         """Raise UsageError if an option is invalid."""
         NumberMarks(self.decimal, self.thousands)
-        check_conflicting_kinds(self.categorical, self.numeric, self.hashed)
+        _check_conflicting_kinds(self.categorical, self.numeric, self.hashed)
         if self.format not in FORMATS:
             known = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
             raise UsageError(f"--format is {known}, not '{self.format}'")
@@ -229,3 +230,33 @@ class ReadOptions(ColumnRoles):
 
 def _quote_names(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
+
+
+def parse_hash_options(texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Parse texts such as `device:32` to pairs of a column and its number of buckets."""
+    pairs = []
+    for text in texts:
+        name, _, number = text.rpartition(":")
+        if not name or not number.isdecimal() or not 2 <= int(number) <= MAX_BUCKETS:
+            raise UsageError(
+                "--hash takes COLUMN:BUCKETS such as device:32, with 2 to "
+                f"{MAX_BUCKETS:,} buckets, not '{text}'"
+            )
+        pairs.append((name, int(number)))
+    return tuple(pairs)
+
+
+def _check_conflicting_kinds(
+    categorical: Sequence[str], numeric: Sequence[str], hashed: Sequence[tuple[str, int]]
+) -> None:
+    """Raise UsageError if two options state the kind of one column."""
+    stated: dict[str, str] = {}
+    for option, names in (
+        ("--categorical", categorical),
+        ("--numeric", numeric),
+        ("--hash", [name for name, _ in hashed]),
+    ):
+        for name in dict.fromkeys(names):
+            if name in stated:
+                raise UsageError(f"column '{name}' cannot be both {stated[name]} and {option}")
+            stated[name] = option

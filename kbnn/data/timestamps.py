@@ -33,6 +33,7 @@ from kbnn.data.clock import (
 from kbnn.data.csv_records import is_number
 from kbnn.data.values import (
     TICKS_PER_SECOND,
+    MissingSpellings,
     format_time,
     is_numeric,
     is_text,
@@ -154,7 +155,9 @@ def is_date_or_timestamp(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def parse_times(array: pa.Array, unit: TimeUnit, day_first: bool, tokens: pa.Array) -> ParsedTimes:
+def parse_times(
+    array: pa.Array, unit: TimeUnit, day_first: bool, missing: MissingSpellings
+) -> ParsedTimes:
     """Read a column as timestamps."""
     if is_date_or_timestamp(array.type):
         values = _read_arrow_times(array)
@@ -162,10 +165,10 @@ def parse_times(array: pa.Array, unit: TimeUnit, day_first: bool, tokens: pa.Arr
         values[far] = np.nan
         return ParsedTimes(values, {at: format_time(array[at]) for at in far})
     if is_text(array.type) and unit == "text":
-        return _parse_time_texts(trim_texts(array), day_first, tokens)
+        return _parse_time_texts(missing.drop_texts(trim_texts(array)), day_first)
     if not is_text(array.type) and not is_numeric(array.type):
         return ParsedTimes(np.full((len(array), 2), np.nan), {})
-    read = parse_numbers(array, tokens)
+    read = parse_numbers(array, missing)
     return _parse_time_numbers(read.values, dict(read.unparsed), unit)
 
 
@@ -214,10 +217,8 @@ def _read_arrow_seconds(array: pa.Array) -> FloatArray:
     return np.where(there, found, np.nan)
 
 
-def _parse_time_texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> ParsedTimes:
+def _parse_time_texts(array: pa.Array, day_first: bool) -> ParsedTimes:
     """Parse texts in bulk if all are ISO 8601, otherwise one by one."""
-    gone = pc.is_in(array, value_set=tokens)
-    array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
     try:
         return ParsedTimes(_read_arrow_times(array.cast(pa.timestamp("us"))), {})
     except pa.ArrowInvalid:

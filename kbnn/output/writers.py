@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from kbnn.data.batch import Rows
 from kbnn.data.schema import Schema
 from kbnn.data.values import (
+    MissingSpellings,
     cast_to_text,
     is_numeric,
     is_text,
-    missing_tokens,
     parse_numbers,
     python_values,
 )
@@ -213,7 +213,7 @@ class TypedWriter(Writer):
     ) -> None:
         super().__init__(path, fields)
         self._known = schema
-        self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
+        self._missing = MissingSpellings(schema.missing)
         self._file = open_output(path, keep)
         self._types: pa.Schema | None = None
 
@@ -257,7 +257,7 @@ class TypedWriter(Writer):
             return array
         try:
             if field.type == pa.float64() and is_text(array.type):
-                return pa.array(parse_numbers(array, self._tokens).values, from_pandas=True)
+                return pa.array(parse_numbers(array, self._missing).values, from_pandas=True)
             return cast_to_text(array) if field.type == pa.string() else array.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise DataError(

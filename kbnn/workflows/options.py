@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict, Unpack
 
 from kbnn.core.layout import layout_of
-from kbnn.data.decoder import parse_hash_options
 from kbnn.data.inputs import list_source_paths
 from kbnn.data.lags import parse_lags
 from kbnn.data.number_format import NumberMarks, format_mark
-from kbnn.data.read_options import ReadOptions
+from kbnn.data.read_options import ReadOptions, parse_hash_options
 from kbnn.data.schema import Column, Schema
 from kbnn.data.sources import expand_paths
 from kbnn.data.time_series import LAGS_OFF

@@ -13,7 +13,7 @@ import pytest
 import kbnn
 from kbnn.data.clock import DAY_SECONDS, Clock, TimeUnit, compute_cycle_phase, format_times
 from kbnn.data.timestamps import detect_times, guess_tick_unit, parse_times, parse_timestamp
-from kbnn.data.values import TICKS_PER_SECOND
+from kbnn.data.values import TICKS_PER_SECOND, MissingSpellings
 from tests.commands import kbnn as command
 from tests.streams import assert_same, csv_bytes, every_format, look, parquet_bytes
 
@@ -42,7 +42,7 @@ SPELLINGS = [
 @pytest.mark.parametrize("unit", TICKS_PER_SECOND)
 def test_numbers_of_any_type_are_ticks_and_flags_are_no_time(unit: TimeUnit) -> None:
     ticks = [None, 0, 90 * int(TICKS_PER_SECOND[unit])]
-    none = pa.array([], pa.string())
+    none = MissingSpellings()
     for kind in (pa.int64(), pa.float64(), pa.string()):
         read = parse_times(pa.array(ticks).cast(kind), unit, False, none)
         assert np.array_equal(read.values[1:], [[0.0, 0.0], [90.0, 90.0]])
