@@ -36,7 +36,7 @@ from sklearn.utils.validation import (
 
 from kbnn.api import arrays
 from kbnn.api.forecasts import Forecasts
-from kbnn.api.online_model import log_notice
+from kbnn.api.notices import log_notice
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
 from kbnn.data.inputs import to_arrow_table

@@ -227,7 +227,7 @@ def unpickle_changed(stored: bytes) -> list[StoredModel]:
     return found
 
 
-def _apply_models(
+def _predict_rows(
     part: Partition,
     plain: Mapping[str, Any],
     keys: list[str],
@@ -235,13 +235,13 @@ def _apply_models(
     found: Mapping[str, bytes],
 ) -> Forecast:
     part.layouts.add_layouts(plain)
-    return part.apply_models(keys, _copy_rows(rows), found, OnlineModel.predict)
+    return part.predict(keys, _copy_rows(rows), found)
 
 
 _HANDLERS: Final[dict[str, Callable[..., Any]]] = {
     "learn": _learn_rows,
     "changed": _serialize_changed,
-    "ask": _apply_models,
+    "ask": _predict_rows,
     "file": lambda part, key: part.serialize_model(key),
     "take": lambda part, key: part.take_model_bytes(key),
     "shut": lambda part, most: part.close_saved(most),
@@ -462,9 +462,7 @@ class RemotePartitions:
 
         return collect_result
 
-    def apply_models(
-        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: Any
-    ) -> Forecast:
+    def predict(self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes]) -> Forecast:
         """Predict rows with the models of their keys, all of which must exist."""
         plain, sent = self.layouts.to_json(), []
         for handle, where in self._split_by_partition(keys):

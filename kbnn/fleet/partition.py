@@ -86,8 +86,6 @@ MAX_BATCHED_ROWS: Final = 64
 MODELS_PER_WRITE: Final = 1024
 """Models that are serialised at a time."""
 
-PredictFunction = Callable[[OnlineModel, Rows], Forecast]
-
 
 class StoredModel(NamedTuple):
     """A key's model as stored."""
@@ -335,9 +333,7 @@ class Partition:
                 key, batch, self._batches[batch].add_model(of.pack_model(layout, model))
             )
 
-    def apply_models(
-        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: PredictFunction
-    ) -> Forecast:
+    def predict(self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes]) -> Forecast:
         """Predict rows with the models of their keys."""
         self.open_models(found)
         work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
@@ -353,7 +349,7 @@ class Partition:
             model = self._get_model(number)
             if self._locate_packed(number) is not None:
                 model.set_interval_mode(self.interval_mode)
-            work.add(np.array(group), ask(model, take_rows(rows, np.array(group))))
+            work.add(np.array(group), model.predict(take_rows(rows, np.array(group))))
         return work.join_forecasts()
 
 

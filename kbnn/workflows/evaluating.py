@@ -24,7 +24,7 @@ from kbnn.fleet.key_index import KeyScores, read_keys
 from kbnn.metrics.score import PinballLoss
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.verdicts import TargetSection, Verdict
-from kbnn.model.model import OnlineModel
+from kbnn.model.interface import StreamModel
 from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.model.replay_buffer import MAX_HELD_ROWS
 from kbnn.targets.base import OutputOptions, TargetType
@@ -138,7 +138,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: OnlineModel,
+    model: StreamModel,
     stream: Stream,
     *,
     quantiles: Sequence[float] = (),

@@ -13,7 +13,7 @@ from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream, open_stream
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.reading import BadRowWriter
-from kbnn.model.model import OnlineModel
+from kbnn.model.interface import StreamModel
 from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.output.writers import Writer
 from kbnn.targets.prediction import Forecast, blank_rows, join_forecasts
@@ -22,7 +22,7 @@ from kbnn.workflows.options import ON_ERROR_CHOICES, check_choice, list_names, p
 
 @contextmanager
 def open_inference_stream(
-    model: OnlineModel,
+    model: StreamModel,
     sources: Any,
     *,
     notice: Callable[[str], None],
@@ -78,7 +78,7 @@ Notice = Callable[[str], None]
 
 
 def predict_stream(
-    model: OnlineModel,
+    model: StreamModel,
     stream: Stream,
     writer: Writer,
     *,
@@ -92,13 +92,13 @@ def predict_stream(
         on_rows(len(rows.y))
 
 
-def collect_forecasts(model: OnlineModel, stream: Stream, notice: Notice) -> Forecast:
+def collect_forecasts(model: StreamModel, stream: Stream, notice: Notice) -> Forecast:
     """Return the forecasts of all rows, in order."""
     return join_forecasts([forecast for _, forecast in predict_rows(model, stream, notice)])
 
 
 def predict_rows(
-    model: OnlineModel, stream: Stream, notice: Notice
+    model: StreamModel, stream: Stream, notice: Notice
 ) -> Iterator[tuple[Rows, Forecast]]:
     """Yield rows with their forecasts, in order; the model does not change.
 

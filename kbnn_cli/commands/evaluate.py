@@ -109,7 +109,8 @@ def evaluate(
     for share in shares:
         check_quantile_level(share)
     judged = keyed.load(model)
-    keyed.check_single_model(judged, model, {"--horizon": horizon is not None})
+    asked = {"--horizon": horizon is not None, "--plot": plot is not None}
+    keyed.check_single_model(judged, model, asked)
     if learn:
         judged = keyed.copy_model(judged)
     judged.set_interval_mode(mode)
@@ -133,7 +134,9 @@ def evaluate(
         engines.use_engine(judged, engine, cluster),
     ):
         if horizon is not None:
-            steps = backtest.run_backtest(judged, stream, horizon, display.make_notifier(quiet))
+            steps = backtest.run_backtest(
+                keyed.get_overall_model(judged), stream, horizon, display.make_notifier(quiet)
+            )
         else:
             result = evaluating.evaluate(
                 judged,
@@ -169,8 +172,9 @@ def evaluate(
             title = f"{model_report.format_file_name(model)} on {source_names}"
             found = inspecting.inspect_model(judged, model)
             shown = model_report.ReportContext(title, learning=learn, unreadable=result.bad_rows)
+            shown_model = keyed.get_overall_model(judged)
             model_report.write_report_files(
-                judged, result.card, found, shown, page=report, picture=plot
+                shown_model, result.card, found, shown, page=report, picture=plot
             )
     if reasons:
         raise typer.Exit(exit_codes.EXIT_CONDITION)

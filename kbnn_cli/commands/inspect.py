@@ -107,19 +107,21 @@ def inspect(
     models = [model] if diff is None else [model, diff]
     check_outputs((), outputs, models=models, new_models={"--export": export}, force=force)
     size = None
-    known = keyed.load(model)
+    loaded = keyed.load(model)
+    known = keyed.get_overall_model(loaded)
     if key is not None:
-        known = keyed.select_model(known, model, key)
+        loaded = known = keyed.select_model(loaded, model, key)
         model, size = f"{model} {key}", keyed.measure_file_size(known)
-    if known.key:
+    if loaded.key:
         asked = {"--weights": weights, "--weights-file": weights_file, "--diff": diff}
         asked |= {"--report": report, "--plot": plot, "--export": export}
-        keyed.check_single_model(known, model, {name: bool(value) for name, value in asked.items()})
-        found_keys = keyed.summarize_fleet(known, model)
+        checked = {name: bool(value) for name, value in asked.items()}
+        keyed.check_single_model(loaded, model, checked)
+        found_keys = keyed.summarize_fleet(loaded, model)
         if json:
             display.print_json(found_keys)
         else:
-            display.print_parts(result_screens.overview_parts(known, found_keys))
+            display.print_parts(result_screens.overview_parts(loaded, found_keys))
         return
     if export is not None:
         keyed.export_model(known, export)

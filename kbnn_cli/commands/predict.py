@@ -130,6 +130,7 @@ def predict(
     start = perf_counter()
     known = keyed.load(model)
     keyed.check_single_model(known, model, {"--horizon": horizon is not None})
+    single = keyed.get_overall_model(known)
     known.set_interval_mode(check_interval_mode(intervals))
     check_interval_level(interval)
     wanted = OutputOptions(interval, command_options.parse_shares(quantiles), decompose)
@@ -156,10 +157,10 @@ def predict(
             )
             stream, bad = stack.enter_context(opened)
         if horizon is not None:
-            steps = forecast.forecast_horizon(known, horizon, stream, display.make_notifier(quiet))
+            steps = forecast.forecast_horizon(single, horizon, stream, display.make_notifier(quiet))
         writer = stack.enter_context(open_writer(output, fields, known.schema))
         if steps is not None:
-            writer.write(steps.forecast, forecast.build_step_columns(known, steps))
+            writer.write(steps.forecast, forecast.build_step_columns(single, steps))
         elif stream is not None:
             progress = display.show_progress(stream, "predicting", quiet or output == "-")
             on_rows = stack.enter_context(progress)
@@ -173,7 +174,7 @@ def predict(
                 notice=display.make_notifier(quiet),
             )
     if steps is not None:
-        result_screens.show_forecast(known, steps, plot, terminal=output != "-" and not quiet)
+        result_screens.show_forecast(single, steps, plot, terminal=output != "-" and not quiet)
     if bad is not None:
         display.report_bad_rows(bad, "no prediction", quiet)
     if json:

@@ -370,9 +370,9 @@ def test_one_row_at_a_time_means_the_same() -> None:
     for at, moment in enumerate(hours(60)):
         given = (moment, str(moment), np.datetime64(moment))[at % 3]
         model.learn_one({"when": given, "x": at % 7}, float(at % 5))
-    assert model._model is not None
-    kept = model._model.learner_state.kept.rows().x
-    clock = model._model.schema.clock
+    inner = model._require_single_model()
+    kept = inner.learner_state.kept.rows().x
+    clock = inner.schema.clock
     assert clock is not None
     local = np.array([(m - datetime(1970, 1, 1)).total_seconds() for m in hours(60)])
     expected = clock.encode_times(np.stack((local, local), axis=1))

@@ -61,7 +61,7 @@ def refusal(path: str | Path) -> str:
 def test_round_trip_is_exact_to_the_byte(tmp_path: Path, rows: int, classes: bool) -> None:
     lines = rows_of_classes(rows) if classes else rows_of_numbers(rows)
     data = write_csv(tmp_path / "a.csv", lines, "a,b,label" if classes else "a,b,kind,y")
-    model = train([data], tmp_path / "m.npz").model
+    model = train([data], tmp_path / "m.npz").overall_model
     loaded = modelfile.load(str(tmp_path / "m.npz"))
     assert state_of(loaded) == state_of(model)
     assert written(*to_state(loaded)) == (tmp_path / "m.npz").read_bytes()
