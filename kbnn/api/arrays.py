@@ -17,6 +17,7 @@ from kbnn.api.forecasts import Forecasts
 from kbnn.api.notices import log_notice
 from kbnn.api.online_model import Model
 from kbnn.array_types import FloatArray
+from kbnn.core.kernel import exceeds_limits
 from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows, slice_rows
 from kbnn.data.dataset import open_stream
 from kbnn.data.read_options import ReadOptions
@@ -323,8 +324,7 @@ def _build_rows(model: Model, known: StreamModel, table: Any, y: Sequence[Any]) 
     x = np.full((len(table), len(names)), np.nan)
     for at, name in enumerate(columns):
         x[:, names.index(name)] = table.iloc[:, at]
-    size = np.abs(x[~np.isnan(x)])
-    if np.any((size > MAX_ABS_VALUE) | ((size < MIN_ABS_VALUE) & (size != 0.0))):
+    if any(exceeds_limits(x, MIN_ABS_VALUE, MAX_ABS_VALUE)):
         return None
     targets = np.concatenate([reader.encode_targets(value) for value in y])
     number = known.met + 1 + np.arange(len(x))

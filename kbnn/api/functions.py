@@ -29,6 +29,7 @@ from kbnn.workflows.options import (
     TrainKeywords,
     build_train_options,
 )
+from kbnn.workflows.predicting import predict_rows
 from kbnn.workflows.training import Training, create_model
 
 
@@ -174,8 +175,11 @@ def step(
     ) as stream:
         if model is None:
             model = create_model(chosen.choices.make_settings(), stream.schema.copy())
-        made = [make_empty_forecast(0, model.task.numbers)]
-        for block in stream:
-            number = model.met + 1 + np.arange(block.count)
-            made.append(model.learn(block._replace(number=number)))
-    return modelfile.to_bytes(*to_state(model)), Forecasts(model.task, join_forecasts(made))
+        first = make_empty_forecast(0, model.task.numbers)
+        numbered = (
+            block._replace(number=model.met + 1 + np.arange(block.count)) for block in stream
+        )
+        made = [forecast for _, forecast in predict_rows(model, numbered, log_notice, learn=True)]
+    return modelfile.to_bytes(*to_state(model)), Forecasts(
+        model.task, join_forecasts([first, *made])
+    )

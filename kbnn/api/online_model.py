@@ -375,7 +375,7 @@ class Model:
             if name in x:
                 raise UsageError(f"column '{name}' cannot be both the target and a feature")
         chosen = build_train_options((), names, **self._keywords)
-        schema = infer_row_schema(x, targets, chosen.read.column_options, log_notice)
+        schema = infer_row_schema(x, targets, chosen.read, log_notice)
         return create_model(chosen.choices.make_settings(), schema)
 
     def _row_reader(self) -> RowEncoder:

@@ -327,9 +327,7 @@ class Stream(Closeable):
             options.on_error == "stop",
         )
         samples = [sample_column(seen[name], self._missing) for name in names]
-        schema = infer_schema(names, samples, options.column_options, self._notices.append)
-        schema.missing = list(options.na)
-        return schema, early
+        return infer_schema(names, samples, options, self._notices.append), early
 
     def _configure_readers(self) -> None:
         """Configure the readers by the schema."""

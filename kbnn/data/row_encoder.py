@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,16 +17,15 @@ from kbnn.array_types import FloatArray
 from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows
 from kbnn.data.cells import CellDecoder, check_new_class
 from kbnn.data.chunk import shorten
-from kbnn.data.column_types import ColumnSample, Notice, detect_column_format, infer_kind
+from kbnn.data.column_types import ColumnSample, Notice
 from kbnn.data.csv_format import read_plain_row
 from kbnn.data.decoder import decide_column
-from kbnn.data.number_format import report_number_formats
-from kbnn.data.read_options import ColumnOptions
-from kbnn.data.schema import Column, ColumnRole, Place, Schema
-from kbnn.data.time_series import add_clock_and_lags, find_time_column
+from kbnn.data.infer import infer_schema
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Schema
 from kbnn.data.values import MissingSpellings, is_encodable, value_to_text
 from kbnn.errors import ArgumentError, DataError, UsageError
-from kbnn.targets.registry import TARGET_TYPES, TargetSample, choose_target_type
+from kbnn.targets.registry import TARGET_TYPES
 
 _NAN: Final = math.nan
 
@@ -294,75 +294,29 @@ def check_label(name: str, label: str) -> None:
 def infer_row_schema(
     x: Mapping[str, Any],
     targets: Mapping[str, Any],
-    options: ColumnOptions,
+    options: ReadOptions,
     notice: Notice = lambda text: None,
 ) -> Schema:
-    """Infer a schema from the values of a first row and from the options."""
-    columns: list[Column] = []
-    seen: list[TargetSample] = []
+    """Infer a schema from the values of a first row and from the options.
+
+    The weight of a row is an argument, and columns named by the options may come later.
+    """
     for name in (*targets, *x):
         check_column_name(name)
-    for name, value in targets.items():
-        text = value_to_text(value)
-        column, _ = infer_column(name, value, "target", options, notice)
-        if _is_nested(value):
-            raise DataError(f"target '{name}' holds nested values, which cannot be predicted")
-        if column.kind in ("ignored", "undecided"):
-            column.kind = "number" if text is None else "category"
-        columns.append(column)
-        number = None if text is None else column.form.parse_number(text)
-        numbers = None if number is None else {number}
-        seen.append(TargetSample(name, column.kind, set() if text is None else {text}, numbers))
-    choice = choose_target_type(seen, options.task)
-    target_columns = columns
-    schema = Schema([], choice.task, list(choice.classes), choice.closed)
-    schema.max_categories, schema.chosen = options.max_categories, bool(options.features)
-    wanted = tuple(name for name in options.features or tuple(x) if name != options.id)
-    usable = {
-        name: [value_to_text(x.get(name))]
-        for name in wanted
-        if name not in options.ignore and name not in options.columns_with_kind
-    }
-    clock = find_time_column(usable, (), options.time_options)
-    for name in wanted:
-        if clock is not None and name == clock.name:
-            schema.columns.append(Column(name, "time", "feature"))
-        elif name not in options.ignore:
-            column, what = infer_column(name, x.get(name), "feature", options, notice)
-            schema.columns.append(column)
-            if column.kind != "ignored" or name in options.features:
-                schema.layout.append(Place(name, None))
-            else:
-                column.role = "none"
-                notice(f"column '{shorten(name)}' is ignored: it holds {what}")
-    schema.columns.extend(Column(name, "ignored", "none") for name in options.ignore)
-    schema.columns.extend(target_columns)
-    if options.id is not None:
-        schema.columns.append(Column(options.id, "category", "id"))
-        schema.wait = options.wait
-    schema.decimal, schema.thousands = options.marks.decimal, options.marks.thousands
-    add_clock_and_lags(schema, clock, options.time_options, notice)
-    return schema
-
-
-def infer_column(
-    name: str, value: Any, role: ColumnRole, options: ColumnOptions, notice: Notice
-) -> tuple[Column, str]:
-    """Infer a column from its first value and the options, and what it holds if it is ignored."""
-    seen = _sample_value(value)
-    form = detect_column_format(seen, options.marks, any_sign=name in options.numeric)
-    kind, what = infer_kind(seen, form)
-    if name in options.numeric:
-        kind = "number"
-    elif name in options.categorical or name in options.hashed:
-        kind = "category"
-    column = Column(name, kind, role)
-    column.buckets = options.hashed.get(name, 0) if role == "feature" else 0
-    if kind == "number":
-        column.form = form
-        if not seen.typed:
-            report_number_formats({name: form}, {name: seen.present_values}, options.marks, notice)
-    return column, what
+    features = [n for n in options.features or x if n != options.id and n not in options.ignore]
+    ids = [] if options.id is None else [options.id]
+    cells = {name: x.get(name) for name in (*features, *options.ignore)}
+    cells |= {**targets, **dict.fromkeys(ids)}
+    stated = replace(
+        options,
+        weight=None,
+        input_sd=False,
+        categorical=tuple(name for name in options.categorical if name in features),
+        hashed=tuple(pair for pair in options.hashed if pair[0] in features),
+        numeric=tuple(name for name in options.numeric if name in (*features, *targets)),
+    )
+    samples = [_sample_value(value) for value in cells.values()]
+    return infer_schema(list(cells), samples, stated, notice, first_row=True)
 
 
 def _sample_value(value: Any) -> ColumnSample:

@@ -83,7 +83,6 @@ class Timestamp(NamedTuple):
     has_zone: bool = False
     written: str = "text"  # "day" without a time of day, "month" without a day
     order: str = ""  # of 03/04/2026: "day", "month", or "either"
-    is_digits: bool = False  # only digits: it may also be a number
     has_short_year: bool = False  # the year has two digits
 
 
@@ -129,9 +128,8 @@ def parse_timestamp(text: str, day_first: bool = False) -> Timestamp | None:
     whole = timegm((year, month, day, hour, minute, second)), int(figures.ljust(9, "0"))
     local, zone = _join_seconds(*whole), part.get("zone")
     written = "text" if part.get("h") else "day" if part.get("d") or part.get("a") else "month"
-    digits = text.isdigit()
     instant = _join_seconds(whole[0] - _parse_zone_offset(zone), whole[1])
-    return Timestamp(instant, local, zone is not None, written, order, digits, short)
+    return Timestamp(instant, local, zone is not None, written, order, short)
 
 
 def _join_seconds(second: int, nanosecond: int) -> float:

@@ -321,9 +321,13 @@ class PartitionHandle:
 
     def wait_for(self, number: int) -> Any:
         """Wait for the result of a request."""
+        return self._wait_and_recover(lambda: self._futures[number])
+
+    def _wait_and_recover(self, get_future: Callable[[], Any]) -> Any:
+        """Wait for a result; rebuild the partition while workers are lost."""
         for _ in range(MAX_ATTEMPTS):
             try:
-                return self._cluster.wait_for_result(self._futures[number], self._worker)
+                return self._cluster.wait_for_result(get_future(), self._worker)
             except PartitionLost:
                 self._recover_partition()
         raise KbnnError(
@@ -332,21 +336,14 @@ class PartitionHandle:
 
     def query_async(self, order: str, args: tuple[Any, ...]) -> Callable[[], Any]:
         """Send a request that changes no models; return a function that waits for its result."""
-        sent = self._submit_request(order, args)
+        sent = {self._name: self._submit_request(order, args)}
 
-        def wait_result() -> Any:
-            future = sent
-            for _ in range(MAX_ATTEMPTS):
-                try:
-                    return self._cluster.wait_for_result(future, self._worker)
-                except PartitionLost:
-                    self._recover_partition()
-                    future = self._submit_request(order, args)
-            raise KbnnError(
-                f"{MAX_ATTEMPTS} workers were lost in a row. Check the cluster and run again"
-            )
+        def get_future() -> Any:
+            if self._name not in sent:  # the partition was rebuilt since
+                sent[self._name] = self._submit_request(order, args)
+            return sent[self._name]
 
-        return wait_result
+        return lambda: self._wait_and_recover(get_future)
 
     def query_now(self, order: str, args: tuple[Any, ...]) -> Any:
         """Send a request that changes no models, and wait for its result."""

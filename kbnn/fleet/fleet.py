@@ -43,7 +43,7 @@ from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.model.serialize import to_state
 from kbnn.model.settings import MAX_BUFFER_ROWS, Settings
 from kbnn.plain_values import read_value
-from kbnn.targets import prediction as said_of
+from kbnn.targets import prediction
 from kbnn.targets.base import TargetType, make_empty_forecast
 from kbnn.targets.prediction import IN_WARMUP, Forecast
 
@@ -212,7 +212,7 @@ class FleetModels:
         return self._make_missing if model is None else model.open_predictor(notices)
 
     def _make_missing(self, rows: Rows) -> Forecast:
-        return said_of.make_missing_forecast(len(rows.y), self._overall.task.numbers)
+        return prediction.make_missing_forecast(len(rows.y), self._overall.task.numbers)
 
 
 class Fleet:
@@ -418,7 +418,7 @@ class Fleet:
         mine = [forecast for first, forecast in self._forecasts if first < end]
         self._forecasts = self._forecasts[len(mine) :]
         forecast = (
-            said_of.join_forecasts(mine) if mine else make_empty_forecast(0, self.task.numbers)
+            prediction.join_forecasts(mine) if mine else make_empty_forecast(0, self.task.numbers)
         )
         self.rows += int(np.count_nonzero(forecast.status & (LEARNED | IN_WARMUP)))
         self.rejected_rows += int(np.count_nonzero(forecast.status & REJECTED))

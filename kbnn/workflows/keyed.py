@@ -32,7 +32,7 @@ from kbnn.model.settings import Settings, make_contradiction_error
 from kbnn.sink import write_atomically
 from kbnn.wording import describe_os_error
 from kbnn.workflows.checkpoint import Checkpoint, FileIdentity, identify_file
-from kbnn.workflows.options import TrainOptions, check_columns
+from kbnn.workflows.options import TrainOptions
 from kbnn.workflows.run_results import list_prequential_figures
 
 __all__ = [
@@ -155,7 +155,7 @@ def _list_files(path: str) -> set[str]:
 
 
 def load_existing(path: str, home: Checkpoint | None, options: TrainOptions) -> Fleet | None:
-    """Load the fleet to continue, None if there is none; raise if the options contradict it."""
+    """Load the fleet to continue, None if there is none; raise if its key differs."""
     if not is_fleet(path):
         if home is None and os.path.exists(path) and not os.path.isdir(path):
             raise ModelError(f"{path}: is a file, but a fleet needs a folder. Name one with -m.")
@@ -175,8 +175,6 @@ def load_existing(path: str, home: Checkpoint | None, options: TrainOptions) -> 
         return None
     if options.key and options.key != fleet.key:
         raise make_contradiction_error(path, "--key", ",".join(fleet.key), ",".join(options.key))
-    options.choices.check_against(path, fleet.settings)
-    check_columns(path, options.read, fleet.schema)
     return _apply_options(fleet, options)
 
 

@@ -5,7 +5,7 @@ Every row gets one forecast; unreadable rows get missing values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -98,14 +98,15 @@ def collect_forecasts(model: StreamModel, stream: Stream, notice: Notice) -> For
 
 
 def predict_rows(
-    model: StreamModel, stream: Stream, notice: Notice
+    model: StreamModel, batches: Iterable[Rows], notice: Notice, *, learn: bool = False
 ) -> Iterator[tuple[Rows, Forecast]]:
-    """Yield rows with their forecasts, in order; the model does not change.
+    """Yield rows with their forecasts, in order; `learn`: each row is learned once predicted.
 
-    Prediction and evaluation share this function: the scored forecasts are the written ones.
+    Prediction, evaluation and the Python interface share this function: the scored forecasts are
+    the written ones.
     """
-    predict = model.open_predictor(SequenceNotices(notice))
-    for rows in stream:
+    predict = model.learn if learn else model.open_predictor(SequenceNotices(notice))
+    for rows in batches:
         forecast = predict(rows)
         if rows.unreadable is not None:
             forecast = blank_rows(forecast, rows.unreadable)

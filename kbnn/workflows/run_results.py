@@ -12,17 +12,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
-
-from kbnn.model.interface import StreamModel
-from kbnn.model.model import OnlineModel
-
-if TYPE_CHECKING:
-    from kbnn.workflows.training import Training
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from time import thread_time
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -34,9 +26,14 @@ from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, Verdict
+from kbnn.model.interface import StreamModel
+from kbnn.model.model import OnlineModel
 from kbnn.model.replay import REPLAY_ROWS
 from kbnn.model.settings import WIDE_COVARIANCE_INPUTS
 from kbnn.wording import format_count, format_number, format_rows
+
+if TYPE_CHECKING:
+    from kbnn.workflows.training import Training
 
 
 @dataclass(frozen=True)

@@ -89,10 +89,10 @@ def inspect(
     """Show a model: settings, columns, weights, effects of features and past scores."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.workflows import class_weights as belief
     from kbnn.workflows import comparing, inspecting, keyed, model_report
-    from kbnn.workflows.class_weights import Weight
-    from kbnn.workflows.class_weights import iter_weights as all_weights
+    from kbnn.workflows import model_weights as belief
+    from kbnn.workflows.model_weights import Weight
+    from kbnn.workflows.model_weights import iter_weights as all_weights
     from kbnn.workflows.options import check_outputs
     from kbnn_cli import display, result_screens
 
