@@ -38,7 +38,13 @@ class LoggingListener(Listener):
     """Logs the notices of a training run."""
 
     def on_notice(self, text: str) -> None:
-        """Log a notice."""
+        """Log a notice.
+
+        Parameters
+        ----------
+        text
+            The notice.
+        """
         log_notice(text)
 
 

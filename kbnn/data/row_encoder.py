@@ -315,13 +315,17 @@ def infer_row_schema(
         hashed=tuple(pair for pair in options.hashed if pair[0] in features),
         numeric=tuple(name for name in options.numeric if name in (*features, *targets)),
     )
-    samples = [_sample_value(value) for value in cells.values()]
+    missing = MissingSpellings(options.na).texts
+    samples = [
+        _sample_value(value, frozenset() if name in targets else missing)
+        for name, value in cells.items()
+    ]
     return infer_schema(list(cells), samples, stated, notice, first_row=True)
 
 
-def _sample_value(value: Any) -> ColumnSample:
-    unusable = "nested values" if _is_nested(value) else None
-    return ColumnSample([value_to_text(value)], unusable, not isinstance(value, str))
+def _sample_value(value: Any, missing: frozenset[str] = frozenset()) -> ColumnSample:
+    text, unusable = value_to_text(value), "nested values" if _is_nested(value) else None
+    return ColumnSample([None if text in missing else text], unusable, not isinstance(value, str))
 
 
 def _is_nested(value: Any) -> bool:
