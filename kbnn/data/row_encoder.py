@@ -57,6 +57,18 @@ class RowEncoder:
         self._at: dict[str, dict[str | None, int]] = {}
         for at, place in enumerate(schema.layout):
             self._at.setdefault(place.column, {})[place.category] = at
+        self._decoders = [
+            (
+                column.name,
+                self._at[column.name],
+                self._cells[column.name].decode_label if column.kind == "category" else None,
+                # undecided and ignored columns count as missing
+                self._cells[column.name].decode_number
+                if column.kind in ("number", "boolean")
+                else lambda value: _NAN,
+            )
+            for column in self._features
+        ]
         numbers = [c.name for c in self._features if c.kind == "number"]
         plain = len(numbers) == len(schema.layout) == len(self._features)
         plain = plain and not self._missing.numbers
@@ -98,18 +110,15 @@ class RowEncoder:
         if time is not None and self.schema.clock is not None:
             clock = self.schema.clock
             row[:, [self._at[name][None] for name in clock.names]] = clock.encode_times(time)
-        for column in self._features:
-            places, value = self._at[column.name], x.get(column.name)
-            cells = self._cells[column.name]
-            if column.kind == "category":
-                label = cells.decode_label(value)
-                if label is None:
-                    row[0, list(places.values())] = _NAN
-                elif label in places:
-                    row[0, places[label]] = 1.0
-            else:  # undecided and ignored columns count as missing
-                readable = column.kind in ("number", "boolean")
-                row[0, places[None]] = cells.decode_number(value) if readable else _NAN
+        for name, places, decode_label, decode_number in self._decoders:
+            if decode_label is None:
+                row[0, places[None]] = decode_number(x.get(name))
+                continue
+            label = decode_label(x.get(name))
+            if label is None:
+                row[0, list(places.values())] = _NAN
+            elif label in places:
+                row[0, places[label]] = 1.0
         return row
 
     def encode_time(self, x: Mapping[str, Any]) -> FloatArray | None:
