@@ -1,21 +1,33 @@
-"""The page of commands, made from the commands themselves.
+"""The page of commands and the types of keywords, made from the table of options.
 
     python -m docs.commands
 
-writes `docs/reference/commands.md`; a test fails when the page is not what this makes.
+writes `docs/reference/commands.md` and `kbnn/api/keywords.py`; a test fails when they are not what
+this makes.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kbnn.model.settings import FORMER_FLAGS
+from kbnn.option_table import (
+    COLUMNS,
+    FORMER_FLAGS,
+    GROUPS,
+    LEARNING,
+    NETWORK,
+    OUTPUT,
+    READING,
+    list_keywords,
+)
 from kbnn_cli.app import COMMANDS, load_command
-from kbnn_cli.help_screens import GROUPS, find_group
+from kbnn_cli.help_screens import find_group
 
 PAGE = Path(__file__).parent / "reference" / "commands.md"
+KEYWORDS = Path(__file__).parents[1] / "kbnn" / "api" / "keywords.py"
 
 HEAD = """# Commands
 
@@ -107,5 +119,59 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+KEYWORDS_HEAD = '''"""Types of the keywords of Python calls, for type checkers and editors.
+
+`python -m docs.commands` generates this module from `kbnn.option_table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from kbnn.option_table import ColumnNames
+'''
+
+
+def build_keywords() -> str:
+    """Return the source of the module of keywords."""
+    train, evaluate = list_keywords("train"), list_keywords("evaluate")
+    read = {name for name in evaluate if evaluate[name].group == READING}
+    learn = {name for name, option in train.items() if option.group in (LEARNING, OUTPUT)}
+    learn |= {"intervals"}
+    columns = {name for name, option in train.items() if option.group in (COLUMNS, READING)}
+    network = {name for name, option in train.items() if option.group == NETWORK} - learn
+    columns -= {*read, "target"}
+    run = set(train) - read - learn - columns - network - {"target"}
+    shown = {"interval", "quantiles", "decompose"}
+    return "".join(
+        [
+            KEYWORDS_HEAD,
+            _write_type("ReadKeywords", "TypedDict", "Options of calls that read rows.", read),
+            _write_type("LearnKeywords", "ReadKeywords", "Options of `Model.learn`.", learn),
+            _write_type("ColumnKeywords", "TypedDict", "The columns of a model.", columns),
+            _write_type("NetworkKeywords", "TypedDict", "The network of a model.", network),
+            _write_type("ModelKeywords", "ColumnKeywords, NetworkKeywords", "Options of `Model`."),
+            _write_type(
+                "TrainKeywords", "LearnKeywords, ModelKeywords", "Options of `kbnn.train`.", run
+            ),
+            _write_type("StepKeywords", "ModelKeywords, ReadKeywords", "Options of `kbnn.step`."),
+            _write_type("PredictKeywords", "ReadKeywords", "Options of `Model.predict`.", shown),
+        ]
+    )
+
+
+def _write_type(name: str, bases: str, doc: str, keywords: Iterable[str] = ()) -> str:
+    known = {**list_keywords("predict"), **list_keywords()}
+    lines = [f"\n\nclass {name}({bases}, total=False):", f'    """{doc}"""', ""]
+    for word, option in known.items():
+        if word in keywords:
+            lines.append(f"    {word}: {option.python_type} | None")
+            if option.former:
+                lines.append(f"    {option.former}: {option.python_type} | None  # former name")
+    return "\n".join(lines).rstrip() + "\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(made(), encoding="utf-8")
+    KEYWORDS.write_text(build_keywords(), encoding="utf-8")

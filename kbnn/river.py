@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 from river import base, proba
 
 from kbnn.api.arrays import learn_block
+from kbnn.api.keywords import ModelKeywords
 from kbnn.api.online_model import Model
 from kbnn.data.row_encoder import value_to_text
-from kbnn.workflows.options import ModelKeywords
 
 if TYPE_CHECKING:
     import pandas as pd

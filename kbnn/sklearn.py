@@ -36,6 +36,7 @@ from sklearn.utils.validation import (
 
 from kbnn.api import arrays
 from kbnn.api.forecasts import Forecasts
+from kbnn.api.keywords import ModelKeywords
 from kbnn.api.online_model import log_notice
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
@@ -44,7 +45,6 @@ from kbnn.data.row_blocks import take_rows
 from kbnn.data.schema import MAX_CLASSES
 from kbnn.errors import KbnnError
 from kbnn.targets.registry import DeclaredTarget, declare_class_target, declare_numeric_target
-from kbnn.workflows.options import ModelKeywords
 
 
 def _is_table(X: Any) -> bool:

@@ -8,37 +8,20 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping, Set
 from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand
 
-ARGUMENTS: Final = "Arguments"
-OPTIONS: Final = "Options"
-MODEL: Final = "Model file"
-COLUMNS: Final = "Columns"
-LEARNING: Final = "Learning"
-NETWORK: Final = "Network"
-FLEET: Final = "Fleet"
-READING: Final = "Reading"
-OUTPUT: Final = "Output"
-CLUSTER: Final = "Cluster"
-HELP: Final = "Help"
-GROUPS: Final = (
+from kbnn.option_table import (
     ARGUMENTS,
-    OPTIONS,
-    MODEL,
-    COLUMNS,
-    LEARNING,
-    NETWORK,
-    FLEET,
-    READING,
-    OUTPUT,
-    CLUSTER,
+    FORMER_FLAGS,
+    GENERAL,
+    GROUPS,
     HELP,
+    LONG_COMMANDS,
+    list_options,
 )
-"""The groups of options in the order in which help and documentation show them."""
 
 _SHOWS_ALL: Final = "kbnn.help_all"
 
@@ -53,11 +36,6 @@ def show_all_help(ctx: typer.Context, wanted: bool) -> None:
 
 class Command(TyperCommand):
     """A command with former spellings, grouped help and environment variables."""
-
-    former_names: Mapping[str, str] = {}
-    """Spellings of options that are accepted but not shown, with the present ones."""
-    common_options: Set[str] = frozenset()
-    """Parameters that `--help` shows; it shows all if there are none."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line; `-m MODEL` may stand for a first argument MODEL."""
@@ -74,16 +52,13 @@ class Command(TyperCommand):
         """Make the parser, which also knows the former spellings of options."""
         parser = super().make_parser(ctx)
         for option in self.params:
-            former = self._list_former_names(option.opts)
+            former = _list_former_flags(option.opts)
             if former:
                 alias = copy.copy(option)
                 alias.opts = former
-                alias.secondary_opts = self._list_former_names(option.secondary_opts)
+                alias.secondary_opts = _list_former_flags(option.secondary_opts)
                 alias.add_to_parser(parser, ctx)
         return parser
-
-    def _list_former_names(self, names: list[str]) -> list[str]:
-        return [old for old, new in self.former_names.items() if new in names]
 
     def _move_model_first(self, args: list[str]) -> list[str]:
         with_value = {
@@ -136,9 +111,13 @@ class Command(TyperCommand):
                 formatter.write_dl([describe_environment(self)])
 
     def _is_shown(self, ctx: Any, option: Any) -> bool:
-        if ctx.meta.get(_SHOWS_ALL) or not self.common_options:
+        if ctx.meta.get(_SHOWS_ALL) or self.name not in LONG_COMMANDS or find_group(option) == HELP:
             return True
-        return option.name in self.common_options or find_group(option) == HELP
+        return any(one.common for one in list_options(self.name) if one.name == option.name)
+
+
+def _list_former_flags(flags: list[str]) -> list[str]:
+    return [old for old, new in FORMER_FLAGS.items() if new in flags]
 
 
 def _unwrap_default(option: Any, text: str) -> str:
@@ -171,4 +150,4 @@ def find_group(option: Any) -> str:
     """Return the title of the group to which an option belongs."""
     if option.name == "help":
         return HELP
-    return getattr(option, "rich_help_panel", None) or OPTIONS
+    return getattr(option, "rich_help_panel", None) or GENERAL

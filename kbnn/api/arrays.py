@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kbnn.api.forecasts import Forecasts
+from kbnn.api.keywords import ModelKeywords
 from kbnn.api.online_model import Model, log_notice
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows, slice_rows
@@ -23,7 +24,7 @@ from kbnn.data.row_blocks import concat_rows
 from kbnn.data.schema import Column, Place, Schema
 from kbnn.model import model as inner
 from kbnn.targets.registry import DeclaredTarget
-from kbnn.workflows.options import ModelKeywords, build_train_options, check_network_size
+from kbnn.workflows.options import build_train_options, check_network_size
 
 BLOCK_ROWS: Final = 256
 """Rows learned per block."""

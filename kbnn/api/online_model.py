@@ -21,6 +21,14 @@ from typing import Any, Final, Self, Unpack
 import numpy as np
 
 from kbnn.api.forecasts import Figures, Forecasts
+from kbnn.api.keywords import (
+    LearnKeywords,
+    ModelKeywords,
+    PredictKeywords,
+    ReadKeywords,
+    StepKeywords,
+    TrainKeywords,
+)
 from kbnn.data.dataset import open_stream
 from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split_targets
 from kbnn.errors import ArgumentError, UsageError
@@ -28,22 +36,14 @@ from kbnn.model import file as modelfile
 from kbnn.model import model as inner
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
+from kbnn.option_table import ColumnNames, parse_keywords, parse_names
 from kbnn.targets.base import make_empty_forecast
 from kbnn.targets.prediction import join_forecasts
 from kbnn.wording import clean_text, format_rows
 from kbnn.workflows import evaluating, keyed, predicting
 from kbnn.workflows import forecast as forecast_module
 from kbnn.workflows.checkpoint import Checkpoint
-from kbnn.workflows.options import (
-    ColumnNames,
-    LearnKeywords,
-    ModelKeywords,
-    ReadKeywords,
-    TrainKeywords,
-    build_train_options,
-    check_network_size,
-    list_names,
-)
+from kbnn.workflows.options import build_train_options, check_network_size
 from kbnn.workflows.predicting import collect_forecasts
 from kbnn.workflows.run_results import list_prequential_figures
 from kbnn.workflows.signals import Interrupted, InterruptGuard
@@ -66,14 +66,6 @@ def _caller_stack_level() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
-
-
-class PredictKeywords(ReadKeywords, total=False):
-    """Options of `Model.predict`."""
-
-    interval: float
-    quantiles: Sequence[float]
-    decompose: bool
 
 
 class Model:
@@ -113,15 +105,13 @@ class Model:
     """
 
     def __init__(self, target: ColumnNames | None = None, **options: Unpack[ModelKeywords]) -> None:
-        self._target = list_names(target)
+        self._target = () if target is None else parse_names(target)
         self._keywords: ModelKeywords = options
         self._model: inner.OnlineModel | None = None
         self._reader: RowEncoder | None = None
         self._learning_lock = RLock()
         """Held during a whole `learn`; always taken before the model's own lock."""
-        build_train_options(
-            (), self._target, **options
-        ).choices.make_settings()  # report invalid options now, not with the first row
+        build_train_options((), self._target, **options)  # report invalid options at once
 
     # Tables.
 
@@ -195,18 +185,16 @@ class Model:
         >>> forecasts.mean.shape, bool((forecasts["lower"] < forecasts["upper"]).all())
         ((2,), True)
         """
-        words: dict[str, Any] = dict(options)
-        interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
-        quantiles = words.pop("quantiles", ())
-        how = predicting.check_predict_on_error(words.pop("on_error", "skip"))
+        words = parse_keywords("predict", options, PredictKeywords.__annotations__)
+        shown = [words.pop(name) for name in ("interval", "decompose", "quantiles")]
         with (
             self._locked_model() as model,
             predicting.open_inference_stream(
-                model, data, notice=log_notice, on_error=how, use_target=False, **words
+                model, data, notice=log_notice, use_target=False, **words
             ) as (stream, _),
         ):
             made = collect_forecasts(model, stream, log_notice)
-            return Forecasts(model.task, made, interval, decompose, quantiles)
+            return Forecasts(model.task, made, *shown)
 
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
@@ -292,12 +280,11 @@ class Model:
         >>> figures["rows"], figures["rmse"] < 10.0
         (3, True)
         """
-        words: dict[str, Any] = dict(options)
-        how = predicting.check_evaluate_on_error(words.pop("on_error", "stop"))
+        words = parse_keywords("evaluate", options, ReadKeywords.__annotations__)
         with self._locked_model() as own:
             model = keyed.copy_model(own) if learn else own
             with predicting.open_inference_stream(
-                model, data, notice=log_notice, on_error=how, learn=learn, **words
+                model, data, notice=log_notice, learn=learn, **words
             ) as (stream, _):
                 made = evaluating.evaluate(model, stream, learn=learn, notice=log_notice)
             return Figures(made.to_json(), made.list_verdicts())
@@ -779,10 +766,6 @@ def format_model_html(model: OnlineModel | None, target: Sequence[str]) -> str:
     return f"{title}<p>Each row was predicted before it was learned:</p><table>{body}</table>"
 
 
-class StepKeywords(ModelKeywords, ReadKeywords, total=False):
-    """Options of `step`: those of a model, and how rows are read."""
-
-
 def step(
     state: bytes | None,
     rows: Any,
@@ -832,7 +815,6 @@ def step(
         if word not in StepKeywords.__annotations__:
             raise UsageError(f"a step has no option {word}")
     chosen = build_train_options(rows, target, **options)
-    chosen.check()
     with open_stream(
         chosen.sources,
         options=chosen.read,

@@ -18,7 +18,7 @@ import pytest
 
 import kbnn
 from docs import commands
-from kbnn.model.settings import FORMER_FLAGS
+from kbnn.option_table import FORMER_FLAGS
 from kbnn_cli.app import COMMANDS
 from kbnn_cli.suggestions import list_option_names
 from tests.commands import SAMPLES
