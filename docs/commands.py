@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kbnn.api.estimator_parameters import find_parameters
 from kbnn.option_table import (
     COLUMNS,
     FORMER_FLAGS,
@@ -42,6 +43,16 @@ gives it: `KBNN_TRAIN_LAYERS=20` is `kbnn train --layers 20`, `KBNN_TRAIN_SHUFFL
 take one value per line. `KBNN_ENGINE`, which selects the kernel, belongs to no option.
 """
 
+ESTIMATORS = """## Parameters of the estimators
+
+The estimators for scikit-learn and river take these options as parameters. Those for scikit-learn
+have `random_state` in place of `seed`, and `epochs` and `shuffle` for `fit`. `lags` and `task` are
+parameters of the regressor for river.
+
+| | | default |
+|---|---|---|
+"""
+
 FORMER = """## Former spellings
 
 These spellings still work; help and messages show the present ones.
@@ -53,7 +64,15 @@ These spellings still work; help and messages show the present ones.
 
 def made() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(command_page(name) for name in COMMANDS), former_page()])
+    commands = [command_page(name) for name in COMMANDS]
+    return "\n".join([HEAD, *commands, estimator_page(), former_page()])
+
+
+def estimator_page() -> str:
+    """The parameters of the estimators for scikit-learn and river."""
+    found = find_parameters("lags", "task")
+    rows = [(f"`{name}`", one.description, f"`{one.default!r}`") for name, one in found.items()]
+    return ESTIMATORS + "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in rows)
 
 
 def former_page() -> str:

@@ -322,6 +322,14 @@ class Option(NamedTuple):
             return "bool"
         return "ColumnNames" if self.splits else str(self.parse.__annotations__["value"])
 
+    @property
+    def python_default(self) -> Any:
+        """The default as a value in Python."""
+        stored = self.default
+        if self.home == "settings":
+            stored = getattr(Settings(), self.stored_name)
+        return stored[0] if isinstance(stored, tuple) and len(stored) == 1 else stored
+
     def list_words(self) -> Iterable[str]:
         """Return the fixed values of the option."""
         return self.words() if callable(self.words) else self.words

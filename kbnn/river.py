@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from river import base, proba
 
 from kbnn.api.arrays import learn_block
-from kbnn.api.keywords import ModelKeywords
+from kbnn.api.estimator_parameters import add_parameters, find_parameters
 from kbnn.api.online_model import Model
 from kbnn.data.row_encoder import value_to_text
 
@@ -30,39 +30,15 @@ if TYPE_CHECKING:
 _first_row_lock: Final = Lock()
 """Lets only one of several threads create the model from its first row."""
 _BOOLEAN_LABELS: Final[dict[str, Hashable]] = {"false": False, "true": True}
+_NETWORK: Final = find_parameters()
+_PARAMETERS: Final = find_parameters("lags", "task")
 
 
 class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
     """Base of both estimators: parameters, and learning."""
 
-    def __init__(
-        self,
-        layers: Any = 50,
-        activation: str = "relu",
-        covariance: str = "auto",
-        group_size: int | None = None,
-        noise: str | float = "auto",
-        robust: bool = True,
-        drift: bool = True,
-        ensemble: int = 1,
-        rehearse: str | int = "auto",
-        seed: int = 0,
-        lags: str | None = None,
-        task: str = "auto",
-    ) -> None:
-        self.layers = layers
-        self.activation = activation
-        self.covariance = covariance
-        self.group_size = group_size
-        self.noise = noise
-        self.robust = robust
-        self.drift = drift
-        self.ensemble = ensemble
-        self.rehearse = rehearse
-        self.seed = seed
-        self.lags = lags
-        self.task = task
-        self.model: Model | None = None
+    model: Model | None = None
+    """The model; None before the first row."""
 
     @property
     def _supervised(self) -> bool:
@@ -76,22 +52,7 @@ class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
             target = "target"
             while target in x:
                 target += "_"
-            words: ModelKeywords = {
-                "task": self.task,
-                "layers": self.layers,
-                "activation": self.activation,
-                "covariance": self.covariance,
-                "noise": self.noise,
-                "robust": self.robust,
-                "drift": self.drift,
-                "ensemble": self.ensemble,
-                "rehearse": self.rehearse,
-                "seed": 0 if self.seed is None else self.seed,
-            }
-            if self.group_size is not None:
-                words["group_size"] = self.group_size
-            if self.lags is not None:
-                words["lags"] = self.lags
+            words: Any = {name: getattr(self, name) for name in _PARAMETERS}
             self.model = Model(target, **words)
             return self.model
 
@@ -119,36 +80,9 @@ def _stringify_names(x: Mapping[Any, Any]) -> Mapping[str, Any]:
     return x
 
 
+@add_parameters(_PARAMETERS, positional=len(_PARAMETERS))
 class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[misc]  # river is untyped
     """Online Bayesian neural network for regression, with standard deviations.
-
-    Parameters
-    ----------
-    layers
-        Hidden layers: 50, (50, 50), () for a linear model, or "auto".
-    activation
-        Activation of the hidden units.
-    covariance
-        Which weights are correlated: "auto", "neuron", "group", "full" or "paper".
-    group_size
-        Number of hidden units per group, for `covariance="group"`.
-    noise
-        "auto" (may depend on the input), "constant", or a standard deviation in the target's
-        units.
-    robust
-        Whether outliers get less weight.
-    drift
-        Whether the model forgets after a drift alarm.
-    ensemble
-        Number of networks that predict together.
-    rehearse
-        How often each of the first rows is replayed: "auto", "off" or a number.
-    seed
-        Seed of the initial weights.
-    lags
-        Earlier targets used as features, such as "1,2,24".
-    task
-        Target type: "regression" (any number), "positive", "count", "amount" or "auto".
 
     Examples
     --------
@@ -273,11 +207,11 @@ class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[m
         return pd.Series(means, index=X.index, dtype="float64")
 
 
+@add_parameters(_NETWORK, positional=len(_NETWORK))
 class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore[misc]  # river is untyped
     """Online Bayesian neural network for classification, with calibrated probabilities.
 
-    New classes may appear at any time. The parameters are those of `KBNNRegressor`, without `lags`
-    and `task`.
+    New classes may appear at any time.
 
     Examples
     --------
@@ -289,33 +223,8 @@ class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore
     True
     """
 
-    def __init__(
-        self,
-        layers: Any = 50,
-        activation: str = "relu",
-        covariance: str = "auto",
-        group_size: int | None = None,
-        noise: str | float = "auto",
-        robust: bool = True,
-        drift: bool = True,
-        ensemble: int = 1,
-        rehearse: str | int = "auto",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            layers,
-            activation,
-            covariance,
-            group_size,
-            noise,
-            robust,
-            drift,
-            ensemble,
-            rehearse,
-            seed,
-            task="classification",
-        )
-        self._labels: dict[str, Hashable] = {}
+    task = "classification"
+    lags = None
 
     @property
     def _multiclass(self) -> bool:
@@ -323,7 +232,8 @@ class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore
 
     def _remember_label(self, y: Hashable) -> None:
         """Remember the original label; the model stores its text."""
-        self._labels.setdefault(value_to_text(y) or "", y)
+        labels: dict[str, Hashable] = self.__dict__.setdefault("_labels", {})
+        labels.setdefault(value_to_text(y) or "", y)
 
     def learn_one(self, x: dict[Any, Any], y: Hashable, w: float = 1.0) -> None:
         """Learn one row.

@@ -35,8 +35,12 @@ from sklearn.utils.validation import (
 )
 
 from kbnn.api import arrays
+from kbnn.api.estimator_parameters import (
+    EstimatorParameter,
+    add_parameters,
+    find_parameters,
+)
 from kbnn.api.forecasts import Forecasts
-from kbnn.api.keywords import ModelKeywords
 from kbnn.api.online_model import log_notice
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
@@ -89,63 +93,29 @@ def _has_times_as_index(X: Any) -> bool:
 
 _CATEGORY_DTYPES: Final = ("category", "categorical", "enum")
 
+_NETWORK: Final = {name: one for name, one in find_parameters().items() if name != "seed"}
+_PARAMETERS: Final = {
+    **_NETWORK,
+    "epochs": EstimatorParameter(1, "Set the number of passes of `fit`."),
+    "shuffle": EstimatorParameter(True, "Shuffle the rows in `fit`."),
+    "random_state": EstimatorParameter(0, "Seed the first weights and the shuffling."),
+}
+
 
 class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base of both estimators: parameters, passes, and conversion of rows."""
-
-    def __init__(
-        self,
-        layers: Any = 50,
-        *,
-        activation: str = "relu",
-        covariance: str = "auto",
-        group_size: int | None = None,
-        noise: str | float = "auto",
-        robust: bool = True,
-        drift: bool = True,
-        ensemble: int = 1,
-        rehearse: str | int = "auto",
-        epochs: int = 1,
-        shuffle: bool = True,
-        random_state: Any = 0,
-    ) -> None:
-        self.layers = layers
-        self.activation = activation
-        self.covariance = covariance
-        self.group_size = group_size
-        self.noise = noise
-        self.robust = robust
-        self.drift = drift
-        self.ensemble = ensemble
-        self.rehearse = rehearse
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
-    def _build_keywords(self) -> ModelKeywords:
+    def _build_keywords(self) -> dict[str, Any]:
         """Return the parameters as options of `kbnn.Model`."""
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
-        words: ModelKeywords = {
-            "layers": self.layers,
-            "activation": self.activation,
-            "covariance": self.covariance,
-            "noise": self.noise,
-            "robust": self.robust,
-            "drift": self.drift,
-            "ensemble": self.ensemble,
-            "rehearse": self.rehearse,
-            "seed": int(seed),
-        }
-        if self.group_size is not None:
-            words["group_size"] = self.group_size
-        return words
+        return {**{name: getattr(self, name) for name in _NETWORK}, "seed": int(seed)}
 
     def _check_features(self, X: Any, *, reset: bool) -> Any:
         """Validate X: float64, or a table if it holds text, times or other types."""
@@ -225,39 +195,12 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
             return arrays.predict_rows(self.model_, lambda: self._encode_rows(X, admit=False))
 
 
+@add_parameters(_PARAMETERS, positional=1)
 class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian neural network for regression, with standard deviations and intervals.
 
     `fit` shuffles the rows and makes `epochs` passes; `partial_fit` learns the rows in their order,
     once.
-
-    Parameters
-    ----------
-    layers
-        Hidden layers: 50, (50, 50), () for a linear model, or "auto".
-    activation
-        Activation of the hidden units.
-    covariance
-        Which weights are correlated: "auto", "neuron", "group", "full" or "paper".
-    group_size
-        Number of hidden units per group, for `covariance="group"`.
-    noise
-        "auto" (may depend on the input), "constant", or a standard deviation in the target's
-        units.
-    robust
-        Whether outliers get less weight.
-    drift
-        Whether the model forgets after a drift alarm.
-    ensemble
-        Number of networks that predict together.
-    rehearse
-        How often each of the first rows is replayed: "auto", "off" or a number.
-    epochs
-        Number of passes of `fit`.
-    shuffle
-        Whether `fit` shuffles the rows.
-    random_state
-        Seed of the initial weights and of the shuffling.
 
     Attributes
     ----------
@@ -459,11 +402,11 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         return np.asarray(values.reshape(len(values), *self._shape))
 
 
+@add_parameters(_PARAMETERS, positional=1)
 class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian neural network for classification, with calibrated probabilities.
 
-    The parameters are those of `KBNNRegressor`. The first call of `partial_fit` needs all
-    `classes`.
+    The first call of `partial_fit` needs all `classes`.
 
     Attributes
     ----------

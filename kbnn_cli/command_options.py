@@ -7,7 +7,7 @@ for it, parsed, by their names.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
@@ -40,17 +40,10 @@ def add_command(
     """
 
     def add_function(function: Callable[..., None]) -> Callable[..., None]:
-        declared = list_options(function.__name__)
-        options = [option for option in declared if not option.python_only]
-
         def run_command(**given: Any) -> None:
-            for option in options:
-                if option.splits:
-                    given[option.name] = split_names(given[option.name] or ())
-            values = parse_options(function.__name__, given)
-            function(**{option.name: values.get(option.name) for option in options})
+            function(**parse_command_line(function.__name__, given))
 
-        parameters = [_make_parameter(option) for option in options]
+        parameters = [_make_parameter(option) for option in _list_typed(function.__name__)]
         parameters.append(
             Parameter("help_all", Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll)
         )
@@ -61,6 +54,18 @@ def add_command(
         return function
 
     return add_function
+
+
+def parse_command_line(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parse the texts of a command line; None for what was not given and has no default."""
+    options = _list_typed(command)
+    split = {o.name: split_names(given[o.name] or ()) for o in options if o.splits}
+    values = parse_options(command, {**given, **split})
+    return {option.name: values.get(option.name) for option in options}
+
+
+def _list_typed(command: str) -> list[Option]:
+    return [option for option in list_options(command) if not option.python_only]
 
 
 def split_names(values: Iterable[str]) -> tuple[str, ...] | None:

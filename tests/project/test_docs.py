@@ -69,6 +69,10 @@ def test_no_block_is_of_a_kind_that_is_not_run() -> None:
         assert kinds <= {"console", "python", "text"}, name
 
 
+def test_the_types_of_keywords_are_what_the_table_of_options_makes() -> None:
+    assert commands.KEYWORDS.read_text(encoding="utf-8") == commands.build_keywords()
+
+
 def test_the_page_of_commands_is_what_the_commands_make() -> None:
     assert commands.PAGE.read_text(encoding="utf-8") == commands.made(), "python -m docs.commands"
 
