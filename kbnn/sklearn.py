@@ -110,7 +110,7 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
         tags.input_tags.allow_nan = True
         return tags
 
-    def _build_keywords(self) -> dict[str, Any]:
+    def _build_keywords(self) -> Any:
         """Return the parameters as options of `kbnn.Model`."""
         seed = self.random_state
         if not isinstance(seed, int | np.integer):

@@ -76,7 +76,7 @@ def add_parameters(
     >>> Example(20).layers, Example().layers
     (20, 50)
     """
-    kinds = [Parameter.POSITIONAL_OR_KEYWORD] * positional
+    kinds: list[Any] = [Parameter.POSITIONAL_OR_KEYWORD] * positional
     kinds += [Parameter.KEYWORD_ONLY] * (len(parameters) - positional)
     signature = Signature(
         [Parameter("self", Parameter.POSITIONAL_ONLY)]
