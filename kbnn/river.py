@@ -56,19 +56,73 @@ class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
             self.model = Model(target, **words)
             return self.model
 
-    def _learn(self, x: Mapping[Any, Any], y: Any, w: float) -> None:
-        x = _stringify_names(x)
+    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
+        """Learn one row.
+
+        Parameters
+        ----------
+        x
+            Features by name.
+        y
+            The target, or the class.
+        w
+            Weight of the row.
+
+        Raises
+        ------
+        DataError
+            If a value cannot be read; the model stays as it was.
+
+        Examples
+        --------
+        >>> from kbnn.river import KBNNRegressor
+        >>> model = KBNNRegressor(layers=5)
+        >>> model.learn_one({"x": 1.0, "color": "red"}, 2.5)
+        >>> model.model.rows
+        1
+        """
+        self._remember_label(y)
+        features = _stringify_names(x)
         model = self.model
         if model is None:
-            x = dict(sorted(x.items()))  # the column order must not depend on the dict
-            model = self._get_or_create_model(x)
-        model.learn_one(x, y, w)
+            features = dict(sorted(features.items()))  # columns must not depend on the dict's order
+            model = self._get_or_create_model(features)
+        model.learn_one(features, y, w)
 
-    def _learn_many(self, X: pd.DataFrame, y: list[Any]) -> None:
-        if self.model is not None and learn_block(self.model, X, y):
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn the rows of a table, in order.
+
+        Parameters
+        ----------
+        X
+            Features, one column each.
+        y
+            The target or the class of each row.
+
+        Raises
+        ------
+        DataError
+            If a value cannot be read; the rows before it are learned.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from kbnn.river import KBNNClassifier
+        >>> model = KBNNClassifier(layers=5)
+        >>> model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), pd.Series(["red", "blue"]))
+        >>> sorted(model.model.classes)
+        ['blue', 'red']
+        """
+        targets = y.tolist()
+        for target in targets:
+            self._remember_label(target)
+        if self.model is not None and learn_block(self.model, X, targets):
             return
-        for x, one in zip(X.to_dict("records"), y, strict=True):
-            self._learn(x, one, 1.0)
+        for x, target in zip(X.to_dict("records"), targets, strict=True):
+            self.learn_one(x, target)
+
+    def _remember_label(self, y: Any) -> None:
+        """Remember a label as it was given, if the target is a class."""
 
 
 def _stringify_names(x: Mapping[Any, Any]) -> Mapping[str, Any]:
@@ -93,33 +147,6 @@ class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[m
     >>> score.get() < 1.0
     True
     """
-
-    def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
-        """Learn one row.
-
-        Parameters
-        ----------
-        x
-            Features by name.
-        y
-            The target.
-        w
-            Weight of the row.
-
-        Raises
-        ------
-        DataError
-            If a value cannot be read; the model stays as it was.
-
-        Examples
-        --------
-        >>> from kbnn.river import KBNNRegressor
-        >>> model = KBNNRegressor(layers=5)
-        >>> model.learn_one({"x": 1.0, "color": "red"}, 2.5)
-        >>> model.model.rows
-        1
-        """
-        self._learn(x, y, w)
 
     def predict_one(self, x: dict[Any, Any], with_dist: bool = False) -> Any:
         """Predict one row.
@@ -154,32 +181,6 @@ class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[m
         if not with_dist:
             return mean
         return proba.Gaussian._from_state(n=1, m=mean, var=sd * sd, ddof=0)
-
-    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn the rows of a table, in order.
-
-        Parameters
-        ----------
-        X
-            Features, one column each.
-        y
-            The target of each row.
-
-        Raises
-        ------
-        DataError
-            If a value cannot be read; the rows before it are learned.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from kbnn.river import KBNNRegressor
-        >>> model = KBNNRegressor(layers=5)
-        >>> model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), pd.Series([2.0, 4.0]))
-        >>> model.model.rows
-        2
-        """
-        self._learn_many(X, y.tolist())
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
         """Predict the rows of a table.
@@ -235,34 +236,6 @@ class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore
         labels: dict[str, Hashable] = self.__dict__.setdefault("_labels", {})
         labels.setdefault(value_to_text(y) or "", y)
 
-    def learn_one(self, x: dict[Any, Any], y: Hashable, w: float = 1.0) -> None:
-        """Learn one row.
-
-        Parameters
-        ----------
-        x
-            Features by name.
-        y
-            The class.
-        w
-            Weight of the row.
-
-        Raises
-        ------
-        DataError
-            If a value cannot be read; the model stays as it was.
-
-        Examples
-        --------
-        >>> from kbnn.river import KBNNClassifier
-        >>> model = KBNNClassifier(layers=5)
-        >>> model.learn_one({"x": 1.0}, "red")
-        >>> model.model.classes
-        ['red']
-        """
-        self._remember_label(y)
-        self._learn(x, y, w)
-
     def predict_proba_one(self, x: dict[Any, Any]) -> dict[Any, float]:
         """Predict the probability of every known class.
 
@@ -291,35 +264,6 @@ class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore
 
     def _original_label(self, name: str) -> Hashable:
         return self._labels[name] if name in self._labels else _BOOLEAN_LABELS.get(name, name)
-
-    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn the rows of a table, in order.
-
-        Parameters
-        ----------
-        X
-            Features, one column each.
-        y
-            The class of each row.
-
-        Raises
-        ------
-        DataError
-            If a value cannot be read; the rows before it are learned.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from kbnn.river import KBNNClassifier
-        >>> model = KBNNClassifier(layers=5)
-        >>> model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), pd.Series(["red", "blue"]))
-        >>> sorted(model.model.classes)
-        ['blue', 'red']
-        """
-        labels = y.tolist()
-        for label in labels:
-            self._remember_label(label)
-        self._learn_many(X, labels)
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Predict the probability of every known class for the rows of a table.

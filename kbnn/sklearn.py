@@ -117,6 +117,36 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
             seed = check_random_state(seed).randint(2**31)
         return {**{name: getattr(self, name) for name in _NETWORK}, "seed": int(seed)}
 
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit a new model; an earlier one is discarded.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features): an array or a DataFrame; NaN is a missing value.
+        y
+            Targets (rows,) or (rows, targets), or classes (rows,).
+        sample_weight
+            Weight of each row; 0 leaves a row out.
+
+        Returns
+        -------
+        Self
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If X, y or a parameter is invalid, or there are too many classes.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNRegressor
+        >>> KBNNRegressor(layers=5).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0]).n_features_in_
+        1
+        """
+        return self._fit(X, y, sample_weight, self.epochs, self.shuffle, new=True)
+
     def _check_features(self, X: Any, *, reset: bool) -> Any:
         """Validate X: float64, or a table if it holds text, times or other types."""
         if reset and _has_times_as_index(X):
@@ -226,36 +256,6 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit a new model; an earlier one is discarded.
-
-        Parameters
-        ----------
-        X
-            Features (rows, features): an array or a DataFrame; NaN is a missing value.
-        y
-            Targets (rows,) or (rows, targets).
-        sample_weight
-            Weight of each row; 0 leaves a row out.
-
-        Returns
-        -------
-        KBNNRegressor
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If X, y or a parameter is invalid.
-
-        Examples
-        --------
-        >>> from kbnn.sklearn import KBNNRegressor
-        >>> KBNNRegressor(layers=5).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0]).n_features_in_
-        1
-        """
-        return self._fit(X, y, sample_weight, True, self.epochs, self.shuffle)
-
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn further rows once, in their order.
 
@@ -286,9 +286,9 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         3
         """
         with _lock_first_call(self):
-            return self._fit(X, y, sample_weight, not hasattr(self, "model_"), 1, False)
+            return self._fit(X, y, sample_weight, 1, False, new=not hasattr(self, "model_"))
 
-    def _fit(self, X: Any, y: Any, weight: Any, new: bool, epochs: int, shuffle: bool) -> Self:
+    def _fit(self, X: Any, y: Any, weight: Any, epochs: int, shuffle: bool, *, new: bool) -> Self:
         """Validate and learn the rows; `new` creates the model first."""
         X = self._check_features(X, reset=new)
         if y is None:
@@ -425,41 +425,6 @@ class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc] 
     True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit a new model; an earlier one is discarded.
-
-        Parameters
-        ----------
-        X
-            Features (rows, features): an array or a DataFrame; NaN is a missing value.
-        y
-            Classes (rows,).
-        sample_weight
-            Weight of each row; 0 leaves a row out.
-
-        Returns
-        -------
-        KBNNClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If X, y or a parameter is invalid, or there are too many classes.
-
-        Examples
-        --------
-        >>> from kbnn.sklearn import KBNNClassifier
-        >>> model = KBNNClassifier(layers=5).fit([[1.0], [2.0], [3.0]], ["a", "b", "a"])
-        >>> model.classes_.tolist()
-        ['a', 'b']
-        """
-        X, y = self._check_features(X, reset=True), self._check_labels(X, y)
-        sample_weight = self._check_weights(sample_weight, X)
-        self.classes_ = np.unique(y)
-        self._create_class_model(X)
-        return self._fit(X, y, sample_weight, self.epochs, self.shuffle)
-
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn further rows once, in their order.
 
@@ -493,14 +458,9 @@ class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc] 
         """
         with _lock_first_call(self):
             new = not hasattr(self, "model_")
-            X, y = self._check_features(X, reset=new), self._check_labels(X, y)
-            sample_weight = self._check_weights(sample_weight, X)
-            if new:
-                if classes is None:
-                    raise ValueError("the first call of partial_fit needs all classes")
-                self.classes_ = np.unique(classes)
-                self._create_class_model(X)
-            return self._fit(X, y, sample_weight, 1, False)
+            if new and classes is None:
+                raise ValueError("the first call of partial_fit needs all classes")
+            return self._fit(X, y, sample_weight, 1, False, new=new, classes=classes)
 
     def _check_labels(self, X: Any, y: Any) -> Any:
         """Validate the labels and their number."""
@@ -518,8 +478,23 @@ class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc] 
             raise ValueError(f"y has {len(names)} classes, at most {MAX_CLASSES} are supported")
         self._create_model(X, 1, declare_class_target(names))
 
-    def _fit(self, X: Any, y: Any, weight: Any, epochs: int, shuffle: bool) -> Self:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        weight: Any,
+        epochs: int,
+        shuffle: bool,
+        *,
+        new: bool,
+        classes: Any = None,
+    ) -> Self:
         """Learn the rows with the index of each label in `classes_`."""
+        X, y = self._check_features(X, reset=new), self._check_labels(X, y)
+        weight = self._check_weights(weight, X)
+        if new:
+            self.classes_ = np.unique(y if classes is None else classes)
+            self._create_class_model(X)
         index = np.searchsorted(self.classes_, y)
         index = np.minimum(index, len(self.classes_) - 1)
         if not np.array_equal(self.classes_[index], y):

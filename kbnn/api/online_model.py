@@ -571,10 +571,10 @@ class Model:
             self._model = modelfile.load_bytes(state["learned"])
 
     def __repr__(self) -> str:
-        return self._format_with(format_model_text)
+        return self._format_with(_format_model_text)
 
     def _repr_html_(self) -> str:
-        return self._format_with(format_model_html)
+        return self._format_with(_format_model_html)
 
     def _format_with(self, show: Callable[[inner.OnlineModel | None, Sequence[str]], str]) -> str:
         if self._model is None:
@@ -703,27 +703,8 @@ def _format_names(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(map(clean_text, names)) or "nothing"
 
 
-def format_model_text(model: OnlineModel | None, target: Sequence[str]) -> str:
-    """Describe a model in one line, for the console.
-
-    Parameters
-    ----------
-    model
-        The inner model; None before the first row.
-    target
-        Names of the targets, used before the first row.
-
-    Returns
-    -------
-    str
-        A line such as `<kbnn.Model: regression of price from size, 100 rows learned>`.
-
-    Examples
-    --------
-    >>> from kbnn.api.online_model import format_model_text
-    >>> format_model_text(None, ["price"])
-    '<kbnn.Model of price: nothing learned yet>'
-    """
+def _format_model_text(model: OnlineModel | None, target: Sequence[str]) -> str:
+    """Describe a model in one line, for the console; None before the first row."""
     if model is None:
         return f"<kbnn.Model of {_format_names(target) if target else 'y'}: nothing learned yet>"
     schema = model.schema
@@ -731,28 +712,9 @@ def format_model_text(model: OnlineModel | None, target: Sequence[str]) -> str:
     return f"<kbnn.Model: {what}, {format_rows(model.rows)} learned>"
 
 
-def format_model_html(model: OnlineModel | None, target: Sequence[str]) -> str:
-    """Describe a model with its prequential metrics, for a notebook.
-
-    Parameters
-    ----------
-    model
-        The inner model; None before the first row.
-    target
-        Names of the targets, used before the first row.
-
-    Returns
-    -------
-    str
-        HTML: a title, and a table of metrics if rows were scored.
-
-    Examples
-    --------
-    >>> from kbnn.api.online_model import format_model_html
-    >>> format_model_html(None, ["price"])
-    '<p><b>kbnn.Model of price: nothing learned yet</b></p>'
-    """
-    title = f"<p><b>{escape(format_model_text(model, target).strip('<>'))}</b></p>"
+def _format_model_html(model: OnlineModel | None, target: Sequence[str]) -> str:
+    """Describe a model with its prequential metrics as HTML, for a notebook."""
+    title = f"<p><b>{escape(_format_model_text(model, target).strip('<>'))}</b></p>"
     if model is None or not any(score.rows for score in model.card.scores):
         return title
     body = ""
