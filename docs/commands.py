@@ -25,7 +25,7 @@ from kbnn.option_table import (
     list_keywords,
 )
 from kbnn_cli.app import COMMANDS, load_command
-from kbnn_cli.help_screens import find_group
+from kbnn_cli.command_options import find_group
 
 PAGE = Path(__file__).parent / "reference" / "commands.md"
 KEYWORDS = Path(__file__).parents[1] / "kbnn" / "api" / "keywords.py"

@@ -119,10 +119,18 @@ def parse_share(value: float | str) -> float:
     return _to_float(value, takes)
 
 
-def parse_shares(value: str | Sequence[float]) -> tuple[float, ...]:
-    """Parse several shares: 0.05,0.5,0.95 or 5%,50%,95%."""
+def parse_level(value: float | str) -> float:
+    """Parse the level of an interval or a quantile, a share between 0 and 1."""
+    level = parse_share(value)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"must lie between 0 and 1, not {level:g}")
+    return level
+
+
+def parse_levels(value: str | Sequence[float]) -> tuple[float, ...]:
+    """Parse several levels: 0.05,0.5,0.95 or 5%,50%,95%."""
     try:
-        return tuple(map(parse_share, value.split(",") if isinstance(value, str) else value))
+        return tuple(map(parse_level, value.split(",") if isinstance(value, str) else value))
     except TypeError:
         raise TypeError(f"takes shares such as 0.05,0.5,0.95, not '{value}'") from None
 
@@ -563,9 +571,9 @@ OPTIONS: Final = (
         Option("predictions", "FILE",
             "Write each prediction made before learning the row; - is stdout.", common=True),
         Option("interval", "SHARE", "Set the probability that lower and upper enclose: 0.9 or 90%.",
-            parse_share, 0.9, commands="train predict"),
+            parse_level, 0.9, commands="train predict"),
         Option("quantiles", "SHARES", "Add quantile columns: 0.05,0.5,0.95 adds q05, q50 and q95.",
-            parse_shares, (), commands=ON_ROWS),
+            parse_levels, (), commands=ON_ROWS),
         Option("decompose", "",
             "Add the parts of sd: function_sd (epistemic) and noise_sd (aleatoric).",
             commands="predict"),

@@ -145,7 +145,8 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
         >>> KBNNRegressor(layers=5).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0]).n_features_in_
         1
         """
-        return self._fit(X, y, sample_weight, self.epochs, self.shuffle, new=True)
+        fitted: Self = self._fit(X, y, sample_weight, self.epochs, self.shuffle, new=True)
+        return fitted
 
     def _check_features(self, X: Any, *, reset: bool) -> Any:
         """Validate X: float64, or a table if it holds text, times or other types."""

@@ -237,6 +237,8 @@ def test_values_in_python_are_stored_as_they_are(
         ({"prior_variance": 0}, UsageError, "--prior-variance is fan-in, he, glorot"),
         ({"hidden_noise": 1e20}, UsageError, "--hidden-noise is a variance"),
         ({"checkpoint_every": "soon"}, ArgumentError, "--checkpoint-every takes a number"),
+        ({"interval": 1.0}, UsageError, "^--interval must lie between 0 and 1, not 1$"),
+        ({"quantiles": (0.5, 0.0)}, UsageError, "^--quantiles must lie between 0 and 1, not 0$"),
         ({"engine": "moon"}, UsageError, "--engine is local or dask"),
         ({"time_unit": "eon"}, UsageError, "--time-unit is"),
         ({"lyers": 3}, UsageError, "no such option: lyers: did you mean layers"),

@@ -50,6 +50,7 @@ from kbnn.workflows.signals import Interrupted, InterruptGuard
 from kbnn.workflows.training import Listener, Training
 
 _log = logging.getLogger("kbnn")
+_SHOWN_OPTIONS: Final = PredictKeywords.__annotations__.keys() - ReadKeywords.__annotations__.keys()
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -185,8 +186,9 @@ class Model:
         >>> forecasts.mean.shape, bool((forecasts["lower"] < forecasts["upper"]).all())
         ((2,), True)
         """
-        words = parse_keywords("predict", options, PredictKeywords.__annotations__)
-        shown = [words.pop(name) for name in ("interval", "decompose", "quantiles")]
+        words: dict[str, Any] = dict(options)
+        shown = {name: words.pop(name) for name in _SHOWN_OPTIONS & words.keys()}
+        words = parse_keywords("predict", words, ReadKeywords.__annotations__)
         with (
             self._locked_model() as model,
             predicting.open_inference_stream(
@@ -194,7 +196,7 @@ class Model:
             ) as (stream, _),
         ):
             made = collect_forecasts(model, stream, log_notice)
-            return Forecasts(model.task, made, *shown)
+            return Forecasts(model.task, made, **shown)
 
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False

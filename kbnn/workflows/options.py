@@ -32,7 +32,7 @@ from kbnn.option_table import (
     list_keywords,
     parse_keywords,
 )
-from kbnn.output.writers import check_interval_level, check_name, check_quantile_level
+from kbnn.output.writers import check_name
 from kbnn.targets.registry import make_target_type, requested_numeric_type
 
 MODEL_OPTION: Final = "--model"
@@ -281,9 +281,6 @@ class TrainOptions:
                 f"--engine {self.engine} needs a fleet in a folder: add --key and --model"
             )
         _ = self.settings
-        check_interval_level(self.interval)
-        for share in self.quantiles:
-            check_quantile_level(share)
         if self.model == "-":
             raise UsageError("--model cannot be -: a model is saved to a file")
         if not self.checkpoint_every > 0.0:

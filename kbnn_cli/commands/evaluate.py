@@ -54,7 +54,6 @@ def evaluate(
     from kbnn.errors import UsageError
     from kbnn.metrics import conditions
     from kbnn.metrics.figures import flatten_metrics
-    from kbnn.output.writers import check_quantile_level
     from kbnn.workflows import (
         backtest,
         engines,
@@ -78,8 +77,6 @@ def evaluate(
     model_report.check_report_paths(report, plot)
     outputs = {"--bad-rows": reading["bad_rows"], "--report": report, "--plot": plot}
     check_outputs(sources, outputs, models=[model])
-    for share in quantiles:
-        check_quantile_level(share)
     judged = keyed.load(model)
     keyed.check_single_model(judged, model, {"--horizon": horizon is not None})
     if learn:

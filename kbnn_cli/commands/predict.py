@@ -46,12 +46,7 @@ def predict(
     With --horizon, forecast steps after the last row learned.
     """
     from kbnn.errors import UsageError
-    from kbnn.output.writers import (
-        check_interval_level,
-        check_name,
-        check_quantile_level,
-        open_writer,
-    )
+    from kbnn.output.writers import check_name, open_writer
     from kbnn.targets.base import OutputOptions
     from kbnn.workflows import engines, forecast, keyed, model_report, predicting
     from kbnn.workflows.options import check_outputs
@@ -76,11 +71,7 @@ def predict(
     known = keyed.load(model)
     keyed.check_single_model(known, model, {"--horizon": horizon is not None})
     known.set_interval_mode(intervals)
-    check_interval_level(interval)
-    wanted = OutputOptions(interval, quantiles, decompose)
-    for share in wanted.quantiles:
-        check_quantile_level(share)
-    fields = known.task.output_fields(wanted)
+    fields = known.task.output_fields(OutputOptions(interval, quantiles, decompose))
     steps = None
     with ExitStack() as stack:
         stream, bad = None, None
