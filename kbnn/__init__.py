@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbnn.errors import DataError, KbnnError, ModelError, UsageError
     from kbnn.targets.prediction import Label, Number
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "kbnn.api.functions": ("load", "step", "train"),

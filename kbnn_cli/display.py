@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from kbnn.model.replay_buffer import WARM_UP_ROWS
+from kbnn.option_table import LOCAL_ENGINE
 from kbnn.wording import clean_page, clean_text, format_count, format_number, format_rows
 from kbnn.workflows import run_results
 from kbnn.workflows.keyed import get_overall_model
-from kbnn.workflows.options import LOCAL_ENGINE
 from kbnn.workflows.run_results import RowTally, list_prequential_figures
 
 if TYPE_CHECKING:

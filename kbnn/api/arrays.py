@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kbnn.api.forecasts import Forecasts
+from kbnn.api.keywords import ModelKeywords
 from kbnn.api.notices import log_notice
 from kbnn.api.online_model import Model
 from kbnn.array_types import FloatArray
@@ -25,7 +26,7 @@ from kbnn.data.row_blocks import concat_rows
 from kbnn.data.schema import Column, Place, Schema
 from kbnn.model.interface import StreamModel
 from kbnn.targets.registry import DeclaredTarget
-from kbnn.workflows.options import ModelKeywords, build_train_options
+from kbnn.workflows.options import build_train_options
 from kbnn.workflows.training import create_model
 
 BLOCK_ROWS: Final = 256

@@ -13,22 +13,18 @@ from typing import Any, Unpack
 import numpy as np
 
 from kbnn.api.forecasts import Forecasts
+from kbnn.api.keywords import StepKeywords, TrainKeywords
 from kbnn.api.notices import LoggingListener, log_notice, run_training
 from kbnn.api.online_model import Model, check_path
 from kbnn.data.dataset import open_stream
 from kbnn.errors import UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.serialize import to_state
+from kbnn.option_table import ColumnNames
 from kbnn.targets.base import make_empty_forecast
 from kbnn.targets.prediction import join_forecasts
 from kbnn.workflows import keyed
-from kbnn.workflows.options import (
-    ColumnNames,
-    ModelKeywords,
-    ReadKeywords,
-    TrainKeywords,
-    build_train_options,
-)
+from kbnn.workflows.options import build_train_options
 from kbnn.workflows.predicting import predict_rows
 from kbnn.workflows.training import Training, create_model
 
@@ -113,10 +109,6 @@ def load(path: str | os.PathLike[str]) -> Model:
     return Model._from_inner(keyed.load(check_path(path)))
 
 
-class StepKeywords(ModelKeywords, ReadKeywords, total=False):
-    """Options of `step`: those of a model, and how rows are read."""
-
-
 def step(
     state: bytes | None,
     rows: Any,
@@ -166,7 +158,6 @@ def step(
         if word not in StepKeywords.__annotations__:
             raise UsageError(f"a step has no option {word}")
     chosen = build_train_options(rows, target, **options)
-    chosen.check()
     with open_stream(
         chosen.sources,
         options=chosen.read,

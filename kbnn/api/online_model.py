@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from threading import RLock
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from kbnn.api.forecasts import Figures, Forecasts
+from kbnn.api.keywords import LearnKeywords, ModelKeywords, PredictKeywords, ReadKeywords
 from kbnn.api.notices import LoggingListener, log_notice, run_training
 from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split_targets
 from kbnn.errors import ArgumentError, UsageError
@@ -20,29 +21,17 @@ from kbnn.model import file as modelfile
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
+from kbnn.option_table import ColumnNames, parse_keywords, parse_names
 from kbnn.wording import clean_text, format_rows
 from kbnn.workflows import evaluating, keyed, predicting
 from kbnn.workflows import forecast as forecast_module
 from kbnn.workflows.checkpoint import Checkpoint
-from kbnn.workflows.options import (
-    ColumnNames,
-    LearnKeywords,
-    ModelKeywords,
-    ReadKeywords,
-    build_train_options,
-    list_names,
-)
+from kbnn.workflows.options import build_train_options
 from kbnn.workflows.predicting import collect_forecasts
 from kbnn.workflows.run_results import list_prequential_figures
 from kbnn.workflows.training import Training, create_model
 
-
-class PredictKeywords(ReadKeywords, total=False):
-    """Options of `Model.predict`."""
-
-    interval: float
-    quantiles: Sequence[float]
-    decompose: bool
+_SHOWN_OPTIONS: Final = PredictKeywords.__annotations__.keys() - ReadKeywords.__annotations__.keys()
 
 
 class Model:
@@ -82,15 +71,13 @@ class Model:
     """
 
     def __init__(self, target: ColumnNames | None = None, **options: Unpack[ModelKeywords]) -> None:
-        self._target = list_names(target)
+        self._target = () if target is None else parse_names(target)
         self._keywords: ModelKeywords = options
         self._model: StreamModel | None = None
         self._reader: RowEncoder | None = None
         self._learning_lock = RLock()
         """Held during a whole `learn`; always taken before the model's own lock."""
-        build_train_options(
-            (), self._target, **options
-        ).choices.make_settings()  # report invalid options now, not with the first row
+        build_train_options((), self._target, **options)  # report invalid options at once
 
     # Tables.
 
@@ -165,17 +152,16 @@ class Model:
         ((2,), True)
         """
         words: dict[str, Any] = dict(options)
-        interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
-        quantiles = words.pop("quantiles", ())
-        how = predicting.check_predict_on_error(words.pop("on_error", "skip"))
+        shown = {name: words.pop(name) for name in _SHOWN_OPTIONS & words.keys()}
+        words = parse_keywords("predict", words, ReadKeywords.__annotations__)
         with (
             self._locked_model() as model,
             predicting.open_inference_stream(
-                model, data, notice=log_notice, on_error=how, use_target=False, **words
+                model, data, notice=log_notice, use_target=False, **words
             ) as (stream, _),
         ):
             made = collect_forecasts(model, stream, log_notice)
-            return Forecasts(model.task, made, interval, decompose, quantiles)
+            return Forecasts(model.task, made, **shown)
 
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
@@ -261,12 +247,11 @@ class Model:
         >>> figures["rows"], figures["rmse"] < 10.0
         (3, True)
         """
-        words: dict[str, Any] = dict(options)
-        how = predicting.check_evaluate_on_error(words.pop("on_error", "stop"))
+        words = parse_keywords("evaluate", options, ReadKeywords.__annotations__)
         with self._locked_model() as own:
             model = keyed.copy_model(own) if learn else own
             with predicting.open_inference_stream(
-                model, data, notice=log_notice, on_error=how, learn=learn, **words
+                model, data, notice=log_notice, learn=learn, **words
             ) as (stream, _):
                 made = evaluating.evaluate(model, stream, learn=learn, notice=log_notice)
             return Figures(made.to_json(), made.list_verdicts())
@@ -586,7 +571,7 @@ def _format_names(names: Sequence[str], most: int = 3) -> str:
 
 
 def _format_model_text(model: StreamModel | None, target: Sequence[str]) -> str:
-    """Describe a model in one line, for the console."""
+    """Describe a model in one line, for the console; None before the first row."""
     if model is None:
         return f"<kbnn.Model of {_format_names(target) if target else 'y'}: nothing learned yet>"
     schema = model.schema
@@ -595,7 +580,7 @@ def _format_model_text(model: StreamModel | None, target: Sequence[str]) -> str:
 
 
 def _format_model_html(model: StreamModel | None, target: Sequence[str]) -> str:
-    """Describe a model with its prequential metrics, for a notebook."""
+    """Describe a model with its prequential metrics as HTML, for a notebook."""
     title = f"<p><b>{escape(_format_model_text(model, target).strip('<>'))}</b></p>"
     if model is None or not any(score.rows for score in model.card.scores):
         return title

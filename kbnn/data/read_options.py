@@ -159,9 +159,6 @@ class ReadOptions:
         if self.format not in FORMATS:
             known = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
             raise UsageError(f"--format is {known}, not '{self.format}'")
-        if self.task != "auto" and self.task not in TARGET_TYPES:
-            known = ", ".join(TARGET_TYPES)
-            raise UsageError(f"--task is auto, {known}, not '{self.task}'")
         if self.time_unit not in TIME_UNITS:
             known = f"{', '.join(TIME_UNITS[:-1])} or {TIME_UNITS[-1]}"
             raise UsageError(f"--time-unit is {known}, not '{self.time_unit}'")

@@ -13,8 +13,8 @@ from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.key_index import read_keys
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
+from kbnn.option_table import LOCAL_ENGINE
 from kbnn.targets.prediction import Forecast, select_rows
-from kbnn.workflows.options import ENGINES, LOCAL_ENGINE, check_choice
 
 SENT_ROWS: Final = 4096
 """Rows sent to workers in one block, unless the stream is live."""
@@ -25,7 +25,7 @@ MAX_BLOCKS_AHEAD: Final = 1
 @contextmanager
 def use_engine(model: StreamModel, engine: str, cluster: str) -> Iterator[None]:
     """Run the model's work on an engine within the block; results are identical bit for bit."""
-    if check_choice("--engine", engine, ENGINES) == LOCAL_ENGINE:
+    if engine == LOCAL_ENGINE:
         yield
         return
     dask = DaskCluster(cluster)

@@ -28,11 +28,11 @@ from kbnn.model import file as modelfile
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
-from kbnn.model.settings import Settings, make_contradiction_error
+from kbnn.model.settings import Settings
 from kbnn.sink import write_atomically
 from kbnn.wording import describe_os_error
 from kbnn.workflows.checkpoint import Checkpoint, FileIdentity, identify_file
-from kbnn.workflows.options import TrainOptions
+from kbnn.workflows.options import TrainOptions, make_contradiction_error
 from kbnn.workflows.run_results import list_prequential_figures
 
 __all__ = [

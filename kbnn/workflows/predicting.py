@@ -17,7 +17,6 @@ from kbnn.model.interface import StreamModel
 from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.output.writers import Writer
 from kbnn.targets.prediction import Forecast, blank_rows, join_forecasts
-from kbnn.workflows.options import ON_ERROR_CHOICES, check_choice, list_names, parse_delimiter
 
 
 @contextmanager
@@ -27,10 +26,7 @@ def open_inference_stream(
     *,
     notice: Callable[[str], None],
     bad_rows: str | None = None,
-    na: str | Sequence[str] | None = None,
-    delimiter: str | None = None,
-    columns: Sequence[str] | None = None,
-    on_error: str = "stop",
+    na: Sequence[str] = (),
     learn: bool = False,
     **how: Any,
 ) -> Iterator[tuple[Stream, BadRowWriter]]:
@@ -44,14 +40,9 @@ def open_inference_stream(
         how["target_may_be_absent"] = not how.get("use_target", True)
         how["use_target"] = True
     schema = model.schema.copy()
-    schema.missing.extend(token for token in list_names(na) if token not in schema.missing)
-    chosen = ReadOptions(
-        admit=learn,
-        delimiter=parse_delimiter(delimiter),
-        columns=None if columns is None else tuple(map(str, columns)),
-        on_error=on_error,  # type: ignore[arg-type]  # checked by the caller
-        **{**how, "original": how.get("original", False) or bool(model.key)},
-    )
+    schema.missing.extend(token for token in na if token not in schema.missing)
+    original = how.pop("original", False) or bool(model.key)
+    chosen = ReadOptions(admit=learn, original=original, **how)
     chosen.check()
     with (
         BadRowWriter(bad_rows) as bad,
@@ -60,18 +51,6 @@ def open_inference_stream(
         ) as stream,
     ):
         yield stream, bad
-
-
-def check_predict_on_error(on_error: str) -> str:
-    """Translate --on-error for predictions: `skip` keeps the row, with missing values."""
-    return (
-        "keep" if check_choice("--on-error", on_error, ON_ERROR_CHOICES[::-1]) == "skip" else "stop"
-    )
-
-
-def check_evaluate_on_error(on_error: str) -> str:
-    """Check --on-error for evaluations."""
-    return check_choice("--on-error", on_error, ON_ERROR_CHOICES)
 
 
 Notice = Callable[[str], None]

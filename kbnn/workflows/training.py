@@ -94,7 +94,10 @@ class Training:
         listener: Listener | None = None,
         known: StreamModel | None = None,
     ) -> None:
-        """Set up a run; `known` is the model to continue if `options.model` names no file."""
+        """Set up a run with checked options.
+
+        `known` is the model to continue if `options.model` names no file.
+        """
         self.options = options
         self._given_model = known
         self.listener = listener or Listener()
@@ -134,7 +137,6 @@ class Training:
         start = perf_counter()
         try:
             with ExitStack() as stack:
-                self.options.check()
                 if self.options.model is not None:
                     home = FleetCheckpoint if self._is_fleet else Checkpoint
                     self._checkpoint = stack.enter_context(home(self.options.model))
@@ -192,7 +194,6 @@ class Training:
     def find_schema(self) -> None:
         """Find schema and settings; learn and write nothing."""
         with ExitStack() as stack:
-            self.options.check()
             self._open_stream(stack, InterruptGuard())
 
     def _load_existing(self) -> StreamModel | None:

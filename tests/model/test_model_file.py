@@ -115,7 +115,7 @@ def test_newer_and_wrong_headers(tmp_path: Path, model_path: Path) -> None:
         return refusal(changed_header(tmp_path, model_path, **changes))
 
     assert told(version=7, kbnn="9.0") == (
-        "M: was written by a newer kbnn, 9.0 (format 7); this is 0.1.0, which reads format 6"
+        "M: was written by a newer kbnn, 9.0 (format 7); this is 0.2.0, which reads format 6"
     )
     assert told(format="other") == "M: is not a kbnn model"
     assert told(version="1") == "M: is damaged (its version)"
