@@ -190,6 +190,7 @@ class CellDecoder:
         if text is None or text in self._missing.labels:
             return None
         if self.column.buckets:
+            check_label(self.column.name, text)
             return hash_label(text, self.column.buckets)
         return None if len(text) > MAX_LABEL_LENGTH else text
 
@@ -265,6 +266,16 @@ def _format_number(value: float) -> str:
     return "missing" if math.isnan(value) else number_to_text(float(value))
 
 
+def check_label(name: str, label: str) -> None:
+    """Raise DataError if a label cannot be a class or a category of a column."""
+    if not is_encodable(label):
+        raise DataError(f"column '{name}': {_describe_surrogate(label)}")
+
+
+def _describe_surrogate(text: str) -> str:
+    return f"{text!a} holds a lone surrogate, which is not valid Unicode text"
+
+
 def hash_label(label: str, buckets: int) -> str:
     """Return the bucket of a label, crc32(label) mod buckets, as the name of a category."""
     return f"#{zlib.crc32(label.encode()) % buckets}"
@@ -293,7 +304,7 @@ def check_new_class(schema: Schema, column: Column, name: str, *, grows: bool) -
     elif len(schema.classes) >= MAX_CLASSES:
         reason = f"'{shown}' would be class {MAX_CLASSES + 1}, the limit is {MAX_CLASSES}"
     elif not is_encodable(name):
-        reason = f"{name!a} holds a lone surrogate, which is not valid Unicode text"
+        reason = _describe_surrogate(name)
     else:
         return None
     return RowError(column.name, name, reason, remedy)

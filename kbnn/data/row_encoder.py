@@ -15,7 +15,7 @@ import numpy as np
 
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows
-from kbnn.data.cells import CellDecoder, check_new_class
+from kbnn.data.cells import CellDecoder, check_label, check_new_class
 from kbnn.data.chunk import shorten
 from kbnn.data.column_types import ColumnSample, Notice
 from kbnn.data.csv_format import read_plain_row
@@ -289,14 +289,6 @@ def check_column_name(name: object) -> None:
     if not is_encodable(name):
         raise UsageError(
             f"column {name!a}: the name holds a lone surrogate, which is not valid Unicode text"
-        )
-
-
-def check_label(name: str, label: str) -> None:
-    """Raise DataError if a label cannot be a class or a category."""
-    if not is_encodable(label):
-        raise DataError(
-            f"column '{name}': {label!a} holds a lone surrogate, which is not valid Unicode text"
         )
 
 

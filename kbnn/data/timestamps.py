@@ -380,13 +380,11 @@ def require_times(name: str, values: Sequence[str | None], unit: str) -> TimeSam
     """Read the column named by `--time`; raise DataError if it does not hold timestamps."""
     present = [value for value in values if value is not None]
     if unit == "auto" and present and all(map(is_number, present)):
-        number = abs(float(present[0]))
         digits = _sample_text_times(present)
-        unit = (
-            "auto" if digits is not None else "year" if number < 3000 else guess_tick_unit(number)
-        )
         if digits is not None:
             return digits
+        number = abs(float(present[0]))
+        unit = "year" if number < 3000 else guess_tick_unit(number)
     found = detect_times(name, values, unit)
     if found is None:
         example = next((value for value in present), "nothing")

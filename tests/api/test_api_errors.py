@@ -38,6 +38,11 @@ CALLS: dict[str, tuple[type[KbnnError], str, Callable[[kbnn.Model], object]]] = 
         "lone surrogate",
         lambda m: kbnn.Model("y").learn({SURROGATE: [1.0, 2.0], "y": [1.0, 2.0]}),
     ),
+    "hashed label": (
+        DataError,
+        "lone surrogate",
+        lambda m: kbnn.Model("y", hash="c:8").learn_one({"c": SURROGATE}, 1.0),
+    ),
     "new category": (DataError, "lone surrogate", lambda m: m.learn_one({"c": SURROGATE}, 1.0)),
     "first class": (
         DataError,
