@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kbnn.core import activations
@@ -335,7 +336,7 @@ class Option(NamedTuple):
         """The default as a value in Python."""
         stored = self.default
         if self.home == "settings":
-            stored = getattr(Settings(), self.stored_name)
+            stored = getattr(_SETTINGS, self.stored_name)
         return stored[0] if isinstance(stored, tuple) and len(stored) == 1 else stored
 
     def list_words(self) -> Iterable[str]:
@@ -346,7 +347,7 @@ class Option(NamedTuple):
         """Return the default as users type it, "" if there is none."""
         if self.shown_default or self.home != "settings":
             return self.shown_default or ("" if self.default in (None, ()) else str(self.default))
-        return self.format_value(getattr(Settings(), self.stored_name))
+        return self.format_value(getattr(_SETTINGS, self.stored_name))
 
     def format_value(self, stored: Any) -> str:
         """Format a stored value as users type it."""
@@ -384,6 +385,7 @@ def _guard(name: str, help: str, **rest: Any) -> Option:
     return Option(name, "|".join(SWITCH_WORDS), help, parse_switch, words=SWITCH_WORDS, **rest)
 
 
+_SETTINGS: Final = Settings()
 _COVARIANCES: Final = ("auto", *get_args(Covariance))
 _TASKS: Final = ("auto", *TARGET_TYPES)
 _FORECAST: Final = "Forecast this many steps ahead of the last row (models with lags)."
@@ -614,12 +616,14 @@ OPTIONS: Final = (
 """Every option and argument, by group in the order of the help."""
 
 
-def list_options(command: str) -> list[Option]:
+@cache
+def list_options(command: str) -> tuple[Option, ...]:
     """Return the options and arguments of a command, in the order of the help."""
-    return [option for option in OPTIONS if command in option.commands.split()]
+    return tuple(option for option in OPTIONS if command in option.commands.split())
 
 
-def list_keywords(command: str = "train") -> dict[str, Option]:
+@cache
+def list_keywords(command: str = "train") -> Mapping[str, Option]:
     """Return the options of a command that Python takes, by name."""
     found = [option for option in list_options(command) if option.home != "call"]
     return {option.name: option for option in found}
@@ -629,9 +633,9 @@ FORMER_KEYWORDS: Final = {o.former: o.name for o in list_keywords().values() if 
 """Former names of options, with the present ones."""
 
 FORMER_FLAGS: Final = {
-    f"--{prefix}{old}": f"--{prefix}{option.name.replace('_', '-')}"
-    for old, new in FORMER_KEYWORDS.items()
-    for option in [list_keywords()[new]]
+    f"--{prefix}{option.former}": f"--{prefix}{option.flag[2:]}"
+    for option in list_keywords().values()
+    if option.former
     for prefix in ("", "no-")[: 1 + option.negated]
 }
 """Former spellings of options, which stay valid, with the present ones."""
