@@ -18,17 +18,18 @@ from kbnn.distributions.dispatch import read_distribution
 from kbnn.distributions.predictive import PredictiveDistribution
 from kbnn.errors import UsageError
 from kbnn.metrics.verdicts import Verdict
+from kbnn.option_table import list_keywords
 from kbnn.output.fields import (
     OutputOptions,
     list_class_probabilities,
     list_output_fields,
     shape_numbers,
 )
-from kbnn.output.writers import check_interval_level, check_quantile_level
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
 from kbnn.wording import clean_text, format_number, format_rows
 
+_KEYWORDS: Final = list_keywords("predict")
 _PREVIEW_ROWS: Final = 5
 """Number of rows in the printed preview."""
 
@@ -76,9 +77,8 @@ class Forecasts:
         quantiles: Sequence[float] = (),
         when: Sequence[str] = (),
     ) -> None:
-        check_interval_level(interval)
-        for share in quantiles:
-            check_quantile_level(share)
+        interval = _KEYWORDS["interval"].parse_value(interval)
+        quantiles = _KEYWORDS["quantiles"].parse_value(quantiles)
         self.when = list(when)
         """Times of the steps ahead, formatted as in the stream; empty for rows of a table."""
         self.interval = interval
@@ -182,7 +182,7 @@ class Forecasts:
         >>> bool((forecasts.quantile(0.1) < forecasts.quantile(0.9)).all())
         True
         """
-        check_quantile_level(share)
+        _KEYWORDS["quantiles"].parse_value((share,))
         return self._map_targets(lambda told: told.quantile(share))
 
     def _map_targets(self, make: Callable[[PredictiveDistribution], FloatArray]) -> FloatArray:
