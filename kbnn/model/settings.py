@@ -64,6 +64,10 @@ MAX_BUFFER_ROWS: Final = 2048
 WIDE_COVARIANCE_INPUTS: Final = 91
 """Number of inputs from which --covariance auto is wide: groups would hold a single unit."""
 
+MAX_ENSEMBLE_OUTPUTS: Final = 3
+"""Most outputs with which the default is an ensemble: with ten classes, networks on encoded inputs
+cost ten times as much, and the ensemble was worse than one network."""
+
 REPEATS_BY_COVARIANCE: Final = {
     "paper": 0.35,
     "neuron": 0.7,
@@ -234,7 +238,8 @@ class Settings:
         """Return the networks of the ensemble.
 
         An ensemble of different networks is used where nothing about the network was requested.
-        Series, whose lags contain the target, use raw inputs and one hidden layer.
+        Series, whose lags contain the target, use raw inputs and one hidden layer. Many classes
+        have a single network by default.
         """
         requested = self.covariance != "auto" or self.group_size or self.ensemble > 1
         hidden = self.hidden
@@ -252,6 +257,9 @@ class Settings:
             found = tuple(member._replace(encoding="piecewise") for member in found)
         elif self.encoding == "none" or count_bins(inputs) < 2:
             found = tuple(member for member in found if member.encoding == "none")
+        if outputs > MAX_ENSEMBLE_OUTPUTS:
+            found = tuple(member for member in found if member.encoding == "none")
+            found = found[:1] if hidden == "auto" else found
         if inputs >= WIDE_COVARIANCE_INPUTS:
             found = tuple(member._replace(covariance="auto") for member in found)
         if not self.replay_ratio:

@@ -160,6 +160,7 @@ def test_requested_networks_are_exactly_those_requested() -> None:
     assert len(Settings().list_members(inputs=5)) == 4
     assert len(Settings().list_members(inputs=5, is_series=True)) == 2
     assert len(Settings(rehearse=0).list_members(inputs=5)) == 3
+    assert Settings().list_members(inputs=5, outputs=10) == (ensemble.Member((50,)),)
     encodings = {member.encoding for member in Settings(encoding="none").list_members(5)}
     assert encodings == {"none"}
     assert {one.encoding for one in Settings().list_members(inputs=300)} == {"none"}
