@@ -152,7 +152,7 @@ class Learner:
             learned.columns[self.task.scaled :], x[:, :width], self.unscaled_inputs[:width]
         )
         return self.predict_standardized(
-            learned, z, self._scale_input_variances(learned.columns, x_sd)
+            learned, z, self.scale_input_variances(learned.columns, x_sd)
         )
 
     def predict_standardized(
@@ -178,7 +178,7 @@ class Learner:
     ) -> tuple[LearnerState, Prediction]:
         """Predict and learn standardised rows."""
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
-        var = self._scale_input_variances(learned.columns, x_sd)
+        var = self.scale_input_variances(learned.columns, x_sd)
         weight = None if weight is None else np.ascontiguousarray(weight)
         if len(learned.members) == 1:
             return learned, learned.members[0].learn(z, labels, var, weight, again)
@@ -192,14 +192,14 @@ class Learner:
     def _replay_rows(self, learned: LearnerState, rows: BufferedRows) -> None:
         """Let all members learn buffered rows again."""
         z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
-        var = self._scale_input_variances(learned.columns, x_sd)
+        var = self.scale_input_variances(learned.columns, x_sd)
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         settled = learned.rehearsal.settled
         ensemble.map_members(
             lambda member: member.replay(z, labels, var, rows.weight, settled), learned.members
         )
 
-    def _scale_input_variances(
+    def scale_input_variances(
         self, columns: FloatArray, x_sd: FloatArray | None
     ) -> FloatArray | None:
         """Convert the inputs' measurement standard deviations to standardised variances."""
@@ -372,7 +372,7 @@ class Learner:
             if standard is not None:
                 z, labels, x_sd = standard
                 state = _relearn_rows(
-                    state, z, labels, self._scale_input_variances(columns, x_sd), rows.weight
+                    state, z, labels, self.scale_input_variances(columns, x_sd), rows.weight
                 )
             return open_session(state)
 
