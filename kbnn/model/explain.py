@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.data.batch import Rows
 from kbnn.data.schema import Schema
-from kbnn.model import scaler
 from kbnn.model.model import OnlineModel
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
@@ -169,11 +168,9 @@ def explain_rows(
     """
     with model.lock:
         learned = model.get_prediction_state()
-        learner, scaled = model.learner, model.task.scaled
-        width = len(learned.columns) - scaled
-        x = rows.x[:, :width]
-        z = scaler.standardize_rows(learned.columns[scaled:], x, learner.unscaled_inputs[:width])
-        var = learner.scale_input_variances(learned.columns, rows.x_sd)
+        learner = model.learner
+        z, var = learner.standardize_inputs(learned, rows.x, rows.x_sd)
+        width = z.shape[1]
         groups = group_inputs(model.schema)
         known = [
             (at, [i for i in group.inputs if i < width])

@@ -147,25 +147,29 @@ class Learner:
 
     def predict(self, learned: LearnerState, x: FloatArray, x_sd: FloatArray | None) -> Forecast:
         """Predict rows without changing the state."""
+        return self.predict_standardized(learned, *self.standardize_inputs(learned, x, x_sd))
+
+    def standardize_inputs(
+        self, learned: LearnerState, x: FloatArray, x_sd: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Return rows and their inputs' variances in the units of the networks."""
         width = len(learned.columns) - self.task.scaled
         z = scaler.standardize_rows(
             learned.columns[self.task.scaled :], x[:, :width], self.unscaled_inputs[:width]
         )
-        return self.predict_standardized(
-            learned, z, self.scale_input_variances(learned.columns, x_sd)
-        )
+        return z, self._scale_input_variances(learned.columns, x_sd)
 
     def predict_standardized(
         self, learned: LearnerState, z: FloatArray, var: FloatArray | None = None
     ) -> Forecast:
         """Predict rows that are already standardised, without changing the state."""
         if len(learned.members) == 1:
-            return self._make_forecast(learned, predict_parallel(learned.members[0], z, var))
+            return self.make_forecast(learned, predict_parallel(learned.members[0], z, var))
         made = ensemble.map_members(
             lambda member: predict_parallel(member, z, var), learned.members
         )
         weights = np.tile(ensemble.mixture_weights(learned.log_weight), (len(z), 1))
-        return self._make_forecast(learned, ensemble.mix_predictions(made, weights))
+        return self.make_forecast(learned, ensemble.mix_predictions(made, weights))
 
     def _predict_and_learn(
         self,
@@ -178,7 +182,7 @@ class Learner:
     ) -> tuple[LearnerState, Prediction]:
         """Predict and learn standardised rows."""
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
-        var = self.scale_input_variances(learned.columns, x_sd)
+        var = self._scale_input_variances(learned.columns, x_sd)
         weight = None if weight is None else np.ascontiguousarray(weight)
         if len(learned.members) == 1:
             return learned, learned.members[0].learn(z, labels, var, weight, again)
@@ -192,14 +196,14 @@ class Learner:
     def _replay_rows(self, learned: LearnerState, rows: BufferedRows) -> None:
         """Let all members learn buffered rows again."""
         z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
-        var = self.scale_input_variances(learned.columns, x_sd)
+        var = self._scale_input_variances(learned.columns, x_sd)
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         settled = learned.rehearsal.settled
         ensemble.map_members(
             lambda member: member.replay(z, labels, var, rows.weight, settled), learned.members
         )
 
-    def scale_input_variances(
+    def _scale_input_variances(
         self, columns: FloatArray, x_sd: FloatArray | None
     ) -> FloatArray | None:
         """Convert the inputs' measurement standard deviations to standardised variances."""
@@ -228,7 +232,7 @@ class Learner:
         x_sd = pad_columns(rows.x_sd, width) if rows.x_sd.shape[1] else None
         return x, self._standardize_labels(columns, rows.y), x_sd
 
-    def _make_forecast(
+    def make_forecast(
         self, learned: LearnerState, made: Prediction, update: CalibrationUpdate | None = None
     ) -> Forecast:
         """Build forecasts in the user's units.
@@ -372,7 +376,7 @@ class Learner:
             if standard is not None:
                 z, labels, x_sd = standard
                 state = _relearn_rows(
-                    state, z, labels, self.scale_input_variances(columns, x_sd), rows.weight
+                    state, z, labels, self._scale_input_variances(columns, x_sd), rows.weight
                 )
             return open_session(state)
 
@@ -449,7 +453,7 @@ class Learner:
                 learned, z, labels, rows.x_sd, rows.weight, again=True
             )
             learned = learned._replace(tails=self._calibrate_relearned_rows(learned, labels, made))
-            forecast = self._make_forecast(learned, made)
+            forecast = self.make_forecast(learned, made)
             return (
                 learned,
                 _restore_first_probability(forecast, earlier_forecast),
@@ -539,7 +543,7 @@ class Learner:
         update = CalibrationUpdate(
             y, self.settings.robust, self.uses_interval_calibration, self.uses_kernel, weight
         )
-        forecast = self._make_forecast(learned, made, update)
+        forecast = self.make_forecast(learned, made, update)
         # `predict` uses the mean scale factor, which follows the last rows learned.
         if self.has_overstated_variance:
             tails[:, MEAN_SCALE_FACTOR] = tails[:, SCALE_FACTOR]
