@@ -34,9 +34,9 @@ from kbnn.model.learner import Learner, LearnerState
 from kbnn.model.model import OnlineModel
 from kbnn.targets.prediction import Forecast
 
-MAX_REFERENCE_ROWS = 512
+MAX_REFERENCE_ROWS = 256
 """Largest number of given rows over which the uncertainty is summed; evenly spaced."""
-MAX_CANDIDATE_ROWS = 2048
+MAX_CANDIDATE_ROWS = 1024
 """Largest number of rows compared jointly, of one output: those with the largest own effect."""
 BLOCK_NUMBERS = 1 << 22
 """Derivatives computed at a time, to bound memory."""
