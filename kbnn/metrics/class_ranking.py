@@ -150,7 +150,7 @@ class ClassRanking:
         self._bins[: other.classes] += other._bins
         self.rows += other.rows
 
-    def ranked(self, index: int) -> RankedCounts:
+    def rank_rows(self, index: int) -> RankedCounts:
         """Return the counts of one class by decreasing probability."""
         if self._bins is not None:
             own, others = self._bins[index][:, ::-1]
@@ -166,11 +166,13 @@ class ClassRanking:
 
     def auc(self) -> Estimate | None:
         """Return the AUC of the second of two classes, or the mean of all: one against the rest."""
-        return self._average([self.ranked(k).auc() for k in self._ranked_classes()])
+        return self._average([self.rank_rows(k).auc() for k in self._ranked_classes()])
 
     def average_precision(self) -> Estimate | None:
         """Return the average precision of the second of two classes, or the mean of all."""
-        return self._average([self.ranked(k).average_precision() for k in self._ranked_classes()])
+        return self._average(
+            [self.rank_rows(k).average_precision() for k in self._ranked_classes()]
+        )
 
     def _ranked_classes(self) -> range:
         return range(1, 2) if self.classes == 2 else range(self.classes)

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.data.batch import Rows
+from kbnn.data.batch import Rows, make_fill_values, pad_columns
 from kbnn.data.schema import Schema
 from kbnn.model.model import OnlineModel
 from kbnn.targets.base import TargetType
@@ -46,6 +46,12 @@ DEFAULT_TOLERANCE = 0.01
 MIN_ORDER_PAIRS = 2
 MAX_ORDER_PAIRS = 64
 """Least and largest number of pairs of orders that are sampled for a row."""
+IMPORTANCE_ROWS = 128
+MAX_IMPORTANCE_PREDICTIONS = 40_000
+MIN_IMPORTANCE_ROWS = 8
+"""Sampled rows explained for the importance of columns, fewer where they would cost more."""
+MAX_IMPORTANCE_COLUMNS = 250
+"""Largest number of columns whose importance is computed; with more it would take minutes."""
 BLOCK_PREDICTIONS = 16_384
 """Predictions made in one call, to bound memory."""
 MIN_PROBABILITY = 1e-12
@@ -217,6 +223,48 @@ def explain_rows(
         value[:, means] += level
     names = [quantity.name for quantity in quantities]
     return Explanation([g.column for g in groups], names, base, value, contributions, errors)
+
+
+class Importance(NamedTuple):
+    """Mean size of a column's contributions to one quantity, and its standard error over rows."""
+
+    column: str
+    size: float
+    error: float
+
+
+def compute_importance(model: OnlineModel) -> dict[str, list[Importance]]:
+    """Compute the importance of every column, largest first, for every quantity.
+
+    The rows are those sampled in the record. Empty during the warm-up, without sampled rows, and
+    with more than MAX_IMPORTANCE_COLUMNS columns. The standard error is that of the mean over
+    rows, which includes the errors of sampled contributions.
+    """
+    columns = len(group_inputs(model.schema))
+    if model.is_warming_up or not 0 < columns <= MAX_IMPORTANCE_COLUMNS:
+        return {}
+    each = 2**columns if columns <= MAX_EXACT_COLUMNS else 2 * MIN_ORDER_PAIRS * columns
+    most = min(IMPORTANCE_ROWS, max(MIN_IMPORTANCE_ROWS, MAX_IMPORTANCE_PREDICTIONS // each))
+    kept = model.card.summaries.sample.x[:most]
+    width = len(model.schema.layout)
+    x = pad_columns(kept, width, make_fill_values(model.learner.indicators))
+    if not len(x):
+        return {}
+    blank = np.full((len(x), len(model.schema.targets)), np.nan)
+    found = explain_rows(model, Rows(x, blank, np.arange(1, len(x) + 1)))
+    sizes = np.abs(found.contributions)
+    means = np.mean(sizes, axis=0)
+    errors = np.std(sizes, axis=0) / math.sqrt(max(1, len(x) - 1))
+    return {
+        quantity: sorted(
+            (
+                Importance(*parts)
+                for parts in zip(found.columns, mean.tolist(), error.tolist(), strict=True)
+            ),
+            key=lambda one: -one.size,
+        )
+        for quantity, mean, error in zip(found.quantities, means, errors, strict=True)
+    }
 
 
 def compute_shapley(

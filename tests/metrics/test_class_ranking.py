@@ -126,7 +126,7 @@ def test_a_class_may_appear_late() -> None:
     ranking.add(np.array([2, 0]), np.array([[0.4, 0.6], [0.9, 0.1]]))
     assert ranking.classes == 3
     assert ranking.auc() is not None
-    assert ranking.ranked(2).auc() == (0.5, 0.0)  # no row had a probability of it
+    assert ranking.rank_rows(2).auc() == (0.5, 0.0)  # no row had a probability of it
     assert ClassRanking().auc() is None
 
 
@@ -139,7 +139,7 @@ def test_the_best_threshold_has_the_least_cost(
     y, p, _ = predicted("breast_cancer")
     ranking = ClassRanking()
     ranking.add(y, p)
-    found = ranking.ranked(1).best_threshold(cost_fn, cost_fp)
+    found = ranking.rank_rows(1).best_threshold(cost_fn, cost_fp)
     assert found is not None
 
     def cost(threshold: float) -> float:
@@ -157,7 +157,7 @@ def test_the_best_threshold_has_the_least_cost(
 def test_no_row_is_predicted_where_that_costs_least() -> None:
     ranking = ClassRanking()
     ranking.add(np.array([0, 0, 1]), np.array([[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]]))
-    found = ranking.ranked(1).best_threshold(1.0, 100.0)
+    found = ranking.rank_rows(1).best_threshold(1.0, 100.0)
     assert found is not None
     assert found.threshold > 0.9
     assert found.cost == pytest.approx(1.0 / 3.0)

@@ -19,7 +19,13 @@ from kbnn.data.clock import Clock
 from kbnn.data.lags import Lag
 from kbnn.data.schema import Column, Place, Schema
 from kbnn.model import explain
-from kbnn.model.explain import Explanation, explain_rows, format_contributions, group_inputs
+from kbnn.model.explain import (
+    Explanation,
+    compute_importance,
+    explain_rows,
+    format_contributions,
+    group_inputs,
+)
 from kbnn.model.model import OnlineModel
 from kbnn.model.scaler import CENTER, SCALE
 from kbnn.model.settings import Settings
@@ -286,3 +292,19 @@ def test_the_largest_contributions_are_formatted() -> None:
     parts = np.array([0.5, -3.14159, 0.0, 1.2])
     assert format_contributions(["a", "b", "c", "d"], parts, 2) == "b -3.14, d +1.2"
     assert format_contributions(["a", "b", "c", "d"], parts, 9) == "b -3.14, d +1.2, a +0.5"
+
+
+def test_importance_is_the_mean_size_of_contributions() -> None:
+    """y = 5 a - 2 b with independent inputs of sd 1 and 3: mean |phi| is |w| sd sqrt(2 / pi)."""
+    x = np.random.default_rng(0).normal(0.0, [1.0, 3.0, 1.0], (2000, 3))
+    y = 5.0 * x[:, 0] - 2.0 * x[:, 1] + 0.1 * np.random.default_rng(1).standard_normal(2000)
+    model = trained(x, y, hidden=())
+    found = compute_importance(model)
+    assert list(found) == ["mean", "function_sd", "noise_sd"]
+    assert [one.column for one in found["mean"]] == ["x1", "x0", "x2"]
+    for one, exact in zip(found["mean"], (6.0, 5.0), strict=False):
+        size = exact * math.sqrt(2.0 / math.pi)
+        assert abs(one.size - size) < 4.0 * one.error + 0.05
+        assert 0.0 < one.error < 0.08 * size
+    assert found["mean"][2].size < 0.2  # only through its correlations in the sample
+    assert compute_importance(trained(x[:9], y[:9])) == {}
