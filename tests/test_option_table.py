@@ -115,6 +115,8 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--interval 80%": ("interval", 0.8),
         "--intervals stated": ("intervals", "stated"),
         "--decompose": ("decompose", True),
+        "--explain": ("explain", True),
+        "--explain-text 3": ("explain_text", 3),
         "--only-predictions": ("only_predictions", True),
         "--plot p.png": ("plot", "p.png"),
     },

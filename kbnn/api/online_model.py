@@ -18,12 +18,13 @@ from kbnn.api.notices import LoggingListener, log_notice, run_training
 from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split_targets
 from kbnn.errors import ArgumentError, UsageError
 from kbnn.model import file as modelfile
+from kbnn.model.explain import Explanation, RowExplanation
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
 from kbnn.option_table import ColumnNames, parse_keywords, parse_names
 from kbnn.wording import clean_text, format_rows
-from kbnn.workflows import evaluating, keyed, predicting
+from kbnn.workflows import evaluating, explaining, keyed, predicting
 from kbnn.workflows import forecast as forecast_module
 from kbnn.workflows.checkpoint import Checkpoint
 from kbnn.workflows.options import build_train_options
@@ -162,6 +163,51 @@ class Model:
         ):
             made = collect_forecasts(model, stream, log_notice)
             return Forecasts(model.task, made, **shown)
+
+    def explain(self, data: Any, **options: Unpack[ReadKeywords]) -> Explanation:
+        """Compute what each column contributes to the predictions; nothing is learned.
+
+        The contributions are Shapley values: a column that is not known is integrated out, given
+        those that are. They are exact with up to 8 columns; with more they are sampled until their
+        standard error is at most 1 % of the sum of their sizes.
+
+        Parameters
+        ----------
+        data
+            Rows with the model's features, see `Model`.
+        **options
+            How rows are read, such as `na` or `on_error`.
+
+        Returns
+        -------
+        Explanation
+            `columns`, `quantities` and, for every row and quantity, `value`, `base` and
+            `contributions`, which add up to `value - base`. A row that cannot be read has NaN.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or an option has an invalid value.
+        DataError
+            If the data cannot be read, or lack a column.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "z": [0, 1] * 50, "y": range(100)})
+        >>> found = model.explain({"x": [1, 90], "z": [0, 0]})
+        >>> found.columns, bool(found.select("mean")[1, 0] > 0)
+        (['x', 'z'], True)
+        """
+        words = parse_keywords("predict", options, ReadKeywords.__annotations__)
+        with (
+            self._locked_model() as model,
+            predicting.open_inference_stream(
+                model, data, notice=log_notice, use_target=False, **words
+            ) as (stream, _),
+        ):
+            return explaining.explain_batches(model, stream, log_notice)
 
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
@@ -335,6 +381,44 @@ class Model:
             return model.task.single_prediction(
                 model.open_predictor()(self._row_reader().encode_query(x))
             )
+
+    def explain_one(self, x: Mapping[str, Any]) -> dict[str, RowExplanation]:
+        """Compute what each column contributes to the prediction of one row.
+
+        Parameters
+        ----------
+        x
+            Features by name, as for `predict_one`.
+
+        Returns
+        -------
+        dict
+            For each explained number (`mean`, `function_sd`, `noise_sd`; `log_odds` of the
+            predicted label for classes) its `value`, `base`, `contributions` and `errors`.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or the model is a fleet.
+        DataError
+            If a value cannot be read.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> why = model.explain_one({"x": 90})["mean"]
+        >>> round(why.base + why.contributions["x"] - why.value, 9)
+        0.0
+        """
+        if type(x) is not dict:
+            check_row(x)
+        model = self._require_single_model()
+        with model.lock:
+            model.recover_transaction()
+            rows = self._row_reader().encode_query(x)
+            return explaining.explain_batches(model, [rows], log_notice).get_row(0)
 
     def _learn_first(self, x: Mapping[str, Any], y: Any, weight: float) -> None:
         """Create the model from its first row, and learn the row."""

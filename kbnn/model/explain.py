@@ -74,6 +74,8 @@ class Quantity(NamedTuple):
 
     name: str
     values: Callable[[Forecast, IntArray], FloatArray]
+    field: str  # the name without the target
+    target: str = ""  # only if there are several
 
 
 class ShapleyValues(NamedTuple):
@@ -83,10 +85,25 @@ class ShapleyValues(NamedTuple):
     errors: FloatArray  # (n, quantities, columns)
 
 
+class RowExplanation(NamedTuple):
+    """Contributions of the columns to one number of a row's forecast.
+
+    `base`, the value of a row without known inputs, plus all `contributions` is `value`. `errors`
+    are standard errors of sampled contributions, 0 where they are exact.
+    """
+
+    value: float
+    base: float
+    contributions: dict[str, float]
+    errors: dict[str, float]
+
+
 class Explanation(NamedTuple):
     """Contributions of the columns to the forecasts of n rows.
 
-    Each row's `base` plus the sum of its `contributions` is its `value`.
+    Each row's `base` plus the sum of its `contributions` is its `value`. `quantities` are `mean`,
+    `function_sd`, `noise_sd` and, for targets above 0, `log_mean`, of several targets with the name
+    of each; classes have `log_odds`, those of the predicted label.
     """
 
     columns: list[str]
@@ -99,6 +116,30 @@ class Explanation(NamedTuple):
     def select(self, quantity: str) -> FloatArray:
         """Return the contributions (n, columns) to one quantity."""
         return self.contributions[:, self.quantities.index(quantity)]
+
+    def get_row(self, row: int) -> dict[str, RowExplanation]:
+        """Return the explanation of one row, by quantity."""
+        parts = zip(
+            self.value[row].tolist(),
+            self.base[row].tolist(),
+            self.contributions[row].tolist(),
+            self.errors[row].tolist(),
+            strict=True,
+        )
+        made = [
+            RowExplanation(
+                value,
+                base,
+                dict(zip(self.columns, contributions, strict=True)),
+                dict(zip(self.columns, errors, strict=True)),
+            )
+            for value, base, contributions, errors in parts
+        ]
+        return dict(zip(self.quantities, made, strict=True))
+
+    def shift_to(self, value: FloatArray) -> Explanation:
+        """Return the explanation of other values (n, quantities), with the same contributions."""
+        return self._replace(base=value - self.contributions.sum(axis=2), value=value)
 
 
 def group_inputs(schema: Schema) -> list[InputGroup]:
@@ -118,17 +159,27 @@ def list_quantities(task: TargetType) -> list[Quantity]:
     Targets above 0 have `log_mean` too: e to the power of its contributions are factors.
     """
     if task.labels:
-        return [Quantity("log_odds", _log_odds)]
-    found = []
-    for j, target in enumerate(task.targets):
-        suffix = f"_{target}" if len(task.targets) > 1 else ""
-        for field in ("mean", "function_sd", "noise_sd"):
-            found.append(
-                Quantity(f"{field}{suffix}", lambda f, _, j=j, field=field: getattr(f, field)[:, j])  # type: ignore[misc]  # bound now
-            )
-        if task.name in ("positive", "count", "amount"):
-            found.append(Quantity(f"log_mean{suffix}", lambda f, _, j=j: _log_mean(f.mean[:, j])))  # type: ignore[misc]  # bound now
-    return found
+        return [Quantity("log_odds", _log_odds, "log_odds")]
+    fields = ["mean", "function_sd", "noise_sd"]
+    if task.name in ("positive", "count", "amount"):
+        fields.append("log_mean")
+    several = len(task.targets) > 1
+    return [
+        Quantity(
+            f"{field}_{target}" if several else field,
+            _select_value(field, j),
+            field,
+            target if several else "",
+        )
+        for j, target in enumerate(task.targets)
+        for field in fields
+    ]
+
+
+def _select_value(field: str, target: int) -> Callable[[Forecast, IntArray], FloatArray]:
+    if field == "log_mean":
+        return lambda forecast, _: _log_mean(forecast.mean[:, target])
+    return lambda forecast, _: np.asarray(getattr(forecast, field)[:, target])
 
 
 def _log_mean(mean: FloatArray) -> FloatArray:

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from kbnn.option_table import LOCAL_ENGINE
 from kbnn_cli.command_options import add_command
 
 EXAMPLES = """\b
@@ -17,6 +18,7 @@ Examples:
   kbnn predict model.npz new.csv -o forecast.parquet    or .arrow, .jsonl
   tail -f log.csv | kbnn predict model.npz -   predict each row as it arrives
   kbnn predict model.npz new.csv --only-predictions --decompose
+  kbnn predict model.npz new.csv --explain     what each column contributes
   kbnn predict model.npz --horizon 48          forecast after the last row learned
 """
 
@@ -33,6 +35,8 @@ def predict(
     quantiles: tuple[float, ...],
     intervals: str | None,
     decompose: bool,
+    explain: bool,
+    explain_text: int | None,
     only_predictions: bool,
     plot: str | None,
     json: bool,
@@ -48,7 +52,7 @@ def predict(
     from kbnn.errors import UsageError
     from kbnn.output.writers import check_name, open_writer
     from kbnn.targets.base import OutputOptions
-    from kbnn.workflows import engines, forecast, keyed, model_report, predicting
+    from kbnn.workflows import engines, explaining, forecast, keyed, model_report, predicting
     from kbnn.workflows.options import check_outputs
     from kbnn.workflows.predicting import predict_stream
     from kbnn_cli import display, result_screens
@@ -63,6 +67,12 @@ def predict(
         )
     if horizon is None and plot is not None:
         raise UsageError("--plot needs --horizon: it draws a forecast")
+    if explain or explain_text:
+        asked = "--explain" if explain else "--explain-text"
+        if horizon is not None:
+            raise UsageError(f"{asked} cannot be combined with --horizon: it explains given rows")
+        if engine != LOCAL_ENGINE:
+            raise UsageError(f"{asked} works in this process only: leave out --engine")
     outputs = {"--output": output, "--bad-rows": reading["bad_rows"], "--plot": plot}
     check_outputs(sources, outputs, models=[model])
     check_name(output)
@@ -72,7 +82,13 @@ def predict(
     keyed.check_single_model(known, model, {"--horizon": horizon is not None})
     single = keyed.get_overall_model(known)
     known.set_interval_mode(intervals)
-    fields = known.task.output_fields(OutputOptions(interval, quantiles, decompose))
+    fields: list[Any] = known.task.output_fields(OutputOptions(interval, quantiles, decompose))
+    added = None
+    if explain or explain_text:
+        added = explaining.add_explanation(
+            known, numbers=explain, decompose=decompose, text_columns=explain_text or 0
+        )
+        fields += added.fields
     steps = None
     with ExitStack() as stack:
         stream, bad = None, None
@@ -100,6 +116,7 @@ def predict(
                 stream,
                 writer,
                 bare=only_predictions,
+                added=added,
                 on_rows=on_rows,
                 notice=display.make_notifier(quiet),
             )
