@@ -128,6 +128,14 @@ def parse_level(value: float | str) -> float:
     return level
 
 
+def parse_cost(value: float | str) -> float:
+    """Parse a cost, a number from 0."""
+    cost = _to_float(value, "takes a number")
+    if not 0.0 <= cost < 1e100:
+        raise ValueError(f"must be 0 or more, not {cost:g}")
+    return cost
+
+
 def parse_levels(value: str | Sequence[float]) -> tuple[float, ...]:
     """Parse several levels: 0.05,0.5,0.95 or 5%,50%,95%."""
     try:
@@ -568,6 +576,19 @@ OPTIONS: Final = (
         Option("fail_if", "CONDITION",
             "Exit with code 3 if this holds: 'rmse>3', 'coverage_90<85%' (repeatable).",
             parse_names, repeats=True, commands="evaluate"),
+    ),
+    *_declare(OUTPUT, "call",
+        Option("metric", "NAME", "Show this metric first: auc, f1_macro, mape, rmse, ...",
+            commands="evaluate"),
+        Option("threshold", "P",
+            "Predict the second of two classes from this probability on: 0.3 or 30%.", parse_level,
+            commands="evaluate"),
+        Option("cost_fn", "COST",
+            "Set the cost of missing the second class; finds the best threshold.", parse_cost,
+            commands="evaluate"),
+        Option("cost_fp", "COST",
+            "Set the cost of a false alarm; finds the best threshold.", parse_cost,
+            commands="evaluate"),
     ),
     *_declare(OUTPUT, "run",
         Option("predictions", "FILE",

@@ -240,6 +240,12 @@ def evaluation_parts(
 
             yield Text()
             yield from section_charts(section)
+        elif section.crossed is not None:
+            from kbnn_cli.charts import ConfusionTable
+
+            counts = [list(row) for row in section.crossed.counts]
+            yield Text()
+            yield ConfusionTable(counts, list(section.crossed.names))
     if evaluation.keys is not None:
         pass
 

@@ -17,6 +17,7 @@ from kbnn.api.keywords import LearnKeywords, ModelKeywords, PredictKeywords, Rea
 from kbnn.api.notices import LoggingListener, log_notice, run_training
 from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split_targets
 from kbnn.errors import ArgumentError, UsageError
+from kbnn.metrics.decision_figures import DecisionOptions
 from kbnn.model import file as modelfile
 from kbnn.model.explain import Explanation, RowExplanation
 from kbnn.model.interface import StreamModel
@@ -258,7 +259,14 @@ class Model:
             return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
 
     def evaluate(
-        self, data: Any, *, learn: bool = False, **options: Unpack[ReadKeywords]
+        self,
+        data: Any,
+        *,
+        learn: bool = False,
+        threshold: float | None = None,
+        cost_fn: float | None = None,
+        cost_fp: float | None = None,
+        **options: Unpack[ReadKeywords],
     ) -> Figures:
         """Score the model on rows: the metrics of `kbnn evaluate --json`.
 
@@ -269,6 +277,12 @@ class Model:
         learn
             Whether a copy of the model learns each row after predicting it (prequential
             evaluation). The model itself never changes.
+        threshold
+            Probability from which the second of two classes is predicted; `decision` has the
+            figures of these labels.
+        cost_fn, cost_fp
+            Costs of missing the second class and of a false alarm. Without a threshold, that of
+            least cost is found.
         **options
             How rows are read, such as `na` or `on_error`.
 
@@ -294,12 +308,17 @@ class Model:
         (3, True)
         """
         words = parse_keywords("evaluate", options, ReadKeywords.__annotations__)
+        costs = {"threshold": threshold, "cost_fn": cost_fn, "cost_fp": cost_fp}
+        given = {name: cost for name, cost in costs.items() if cost is not None}
+        decision = DecisionOptions(**parse_keywords("evaluate", given, given))
         with self._locked_model() as own:
             model = keyed.copy_model(own) if learn else own
             with predicting.open_inference_stream(
                 model, data, notice=log_notice, learn=learn, **words
             ) as (stream, _):
-                made = evaluating.evaluate(model, stream, learn=learn, notice=log_notice)
+                made = evaluating.evaluate(
+                    model, stream, decision=decision, learn=learn, notice=log_notice
+                )
             return Figures(made.to_json(), made.list_verdicts())
 
     # One row.

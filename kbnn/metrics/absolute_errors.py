@@ -140,6 +140,10 @@ class AbsoluteErrors:
         self._sums = self._sums + other._sums
         self.sketch.merge(other.sketch)
 
+    def mean_absolute_error(self) -> float | None:
+        """Return the mean absolute error; None without rows."""
+        return self._mean(0)
+
     def mape(self) -> float | None:
         """Return the mean absolute percentage error as a share; None without a y other than 0."""
         return self._mean(2)
@@ -154,7 +158,7 @@ class AbsoluteErrors:
 
     def mase(self, naive_mae: float) -> float | None:
         """Return the mean absolute error in units of that of a naive forecast."""
-        mae = self._mean(0)
+        mae = self.mean_absolute_error()
         return None if mae is None or not naive_mae > 0.0 else mae / naive_mae
 
     def _mean(self, at: int) -> float | None:

@@ -228,16 +228,17 @@ class ConfusionCounts:
     def add(self, label: IntArray, predicted: IntArray, weight: FloatArray | None = None) -> None:
         """Add rows in order."""
         w = shared_ones(len(label)) if weight is None else weight
-        self._widen(int(max(np.max(label, initial=-1), np.max(predicted, initial=-1))) + 1)
+        self.widen(int(max(np.max(label, initial=-1), np.max(predicted, initial=-1))) + 1)
         np.add.at(self.counts, (label.astype(np.int64), predicted.astype(np.int64)), w)
 
-    def _widen(self, classes: int) -> None:
+    def widen(self, classes: int) -> None:
+        """Add classes up to this number."""
         more = max(0, classes - len(self.counts))
         self.counts = np.pad(self.counts, ((0, more), (0, more)))
 
     def merge(self, other: ConfusionCounts) -> None:
         """Add the rows of another stream."""
-        self._widen(len(other.counts))
+        self.widen(len(other.counts))
         self.counts[: len(other.counts), : len(other.counts)] += other.counts
 
     def precision(self) -> FloatArray:
