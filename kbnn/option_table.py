@@ -43,6 +43,7 @@ ColumnNames = str | int | Sequence[str | int]
 """One or several names of columns; in pandas they may be numbers."""
 
 MAX_LAYER_UNITS: Final = 100_000
+MAX_SAMPLES: Final = 10_000
 LOCAL_ENGINE: Final = "local"
 FORMER_LOCAL_ENGINE: Final = "here"
 SWITCH_WORDS: Final = ("auto", "off")
@@ -611,6 +612,14 @@ OPTIONS: Final = (
             commands="predict"),
         Option("explain_text", "K",
             "Add the K largest contributions as one text: age +3.1, bmi -1.2.",
+            parse_positive_integer, commands="predict"),
+        Option("samples", "N",
+            "Add N draws of the function, the same N for all rows: sample_1, sample_2, ...",
+            limit_integer(1, MAX_SAMPLES), commands="predict"),
+        Option("seed", "N", "Set the random seed of --samples.",
+            limit_integer(0, 2**63 - 1, "2^63 - 1"), 0, commands="predict"),
+        Option("ask", "K",
+            "Add the column ask: number the K rows whose labels would help most.",
             parse_positive_integer, commands="predict"),
         Option("only_predictions", "", "Write the predictions without the input columns.",
             commands="predict"),

@@ -6,7 +6,7 @@ Notices are logged; a notice about ignored data is also a warning.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from threading import RLock
@@ -15,17 +15,20 @@ from typing import Any, Final, Self, Unpack
 from kbnn.api.forecasts import Figures, Forecasts
 from kbnn.api.keywords import LearnKeywords, ModelKeywords, PredictKeywords, ReadKeywords
 from kbnn.api.notices import LoggingListener, log_notice, run_training
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import Rows
 from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split_targets
 from kbnn.errors import ArgumentError, UsageError
 from kbnn.metrics.decision_figures import DecisionOptions
 from kbnn.model import file as modelfile
 from kbnn.model.explain import Explanation, RowExplanation
+from kbnn.model.function_posterior import QueryRanking
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
 from kbnn.option_table import ColumnNames, parse_keywords, parse_names
 from kbnn.wording import clean_text, format_rows
-from kbnn.workflows import evaluating, explaining, keyed, predicting
+from kbnn.workflows import evaluating, explaining, keyed, predicting, sampling
 from kbnn.workflows import forecast as forecast_module
 from kbnn.workflows.checkpoint import Checkpoint
 from kbnn.workflows.options import build_train_options
@@ -209,6 +212,98 @@ class Model:
             ) as (stream, _),
         ):
             return explaining.explain_batches(model, stream, log_notice)
+
+    def sample(
+        self, data: Any, count: int, *, seed: int = 0, **options: Unpack[ReadKeywords]
+    ) -> FloatArray:
+        """Draw functions from the posterior and evaluate each at every row.
+
+        A draw is one function for all rows, so that it can be maximised (Thompson sampling) or
+        summed over rows. The noise of the target is not part of it.
+
+        Parameters
+        ----------
+        data
+            Rows with the model's features, see `Model`.
+        count
+            Number of functions.
+        seed
+            Random seed; the same seed and model give the same functions.
+        **options
+            How rows are read, such as `na` or `on_error`.
+
+        Returns
+        -------
+        ndarray
+            (count, rows); (count, rows, targets) if there are several targets; the probabilities
+            of classes (count, rows, classes).
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, the model is a fleet or has lags, or an option is invalid.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> model.sample({"x": [1, 50, 200]}, 4).shape
+        (4, 3)
+        """
+        chosen = parse_keywords("predict", {"samples": count, "seed": seed}, ("samples", "seed"))
+        with self._locked_rows(data, "sample", options) as (model, stream):
+            drawn = sampling.sample_batches(model, stream, chosen["samples"], chosen["seed"])
+            several = model.task.labels or drawn.shape[2] > 1
+            return drawn if several else drawn[:, :, 0]
+
+    def ask(self, data: Any, count: int, **options: Unpack[ReadKeywords]) -> QueryRanking:
+        """Choose the rows whose labels would reduce the uncertainty about all rows most.
+
+        Parameters
+        ----------
+        data
+            Rows with the model's features, see `Model`; targets are ignored.
+        count
+            Number of rows to choose.
+        **options
+            How rows are read, such as `na` or `on_error`.
+
+        Returns
+        -------
+        QueryRanking
+            `rows`: positions from 0, best first, and `remaining`: the share of the function's
+            variance, summed over the rows, that is expected to be left after each label.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, the model is a fleet or has lags, or an option is invalid.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> len(model.ask({"x": range(0, 400, 10)}, 3).rows)
+        3
+        """
+        chosen = parse_keywords("predict", {"ask": count}, ("ask",))
+        with self._locked_rows(data, "ask", options) as (model, stream):
+            return sampling.rank_batches(model, list(stream), chosen["ask"])
+
+    @contextmanager
+    def _locked_rows(
+        self, data: Any, call: str, options: Mapping[str, Any]
+    ) -> Iterator[tuple[OnlineModel, Iterable[Rows]]]:
+        """Yield the model, locked against learning, and the encoded rows of data."""
+        words = parse_keywords("predict", options, ReadKeywords.__annotations__)
+        with self._locked_single_model() as model:
+            sampling.check_independent_rows(model, call)
+            with predicting.open_inference_stream(
+                model, data, notice=log_notice, use_target=False, **words
+            ) as (stream, _):
+                yield model, stream
 
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False

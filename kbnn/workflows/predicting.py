@@ -77,7 +77,7 @@ def join_added_columns(parts: Sequence[AddedColumns]) -> AddedColumns:
 
 def predict_stream(
     model: StreamModel,
-    stream: Stream,
+    stream: Iterable[Rows],
     writer: Writer,
     *,
     bare: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from time import perf_counter
 from typing import Any
@@ -19,6 +19,7 @@ Examples:
   tail -f log.csv | kbnn predict model.npz -   predict each row as it arrives
   kbnn predict model.npz new.csv --only-predictions --decompose
   kbnn predict model.npz new.csv --explain     what each column contributes
+  kbnn predict model.npz pool.csv --ask 20     which 20 rows to label next
   kbnn predict model.npz --horizon 48          forecast after the last row learned
 """
 
@@ -37,6 +38,9 @@ def predict(
     decompose: bool,
     explain: bool,
     explain_text: int | None,
+    samples: int | None,
+    seed: int,
+    ask: int | None,
     only_predictions: bool,
     plot: str | None,
     json: bool,
@@ -52,7 +56,15 @@ def predict(
     from kbnn.errors import UsageError
     from kbnn.output.writers import check_name, open_writer
     from kbnn.targets.base import OutputOptions
-    from kbnn.workflows import engines, explaining, forecast, keyed, model_report, predicting
+    from kbnn.workflows import (
+        engines,
+        explaining,
+        forecast,
+        keyed,
+        model_report,
+        predicting,
+        sampling,
+    )
     from kbnn.workflows.options import check_outputs
     from kbnn.workflows.predicting import predict_stream
     from kbnn_cli import display, result_screens
@@ -67,28 +79,39 @@ def predict(
         )
     if horizon is None and plot is not None:
         raise UsageError("--plot needs --horizon: it draws a forecast")
-    if explain or explain_text:
-        asked = "--explain" if explain else "--explain-text"
+    asked = {"--explain": explain, "--explain-text": explain_text}
+    asked |= {"--samples": samples, "--ask": ask}
+    for option in (name for name, value in asked.items() if value):
         if horizon is not None:
-            raise UsageError(f"{asked} cannot be combined with --horizon: it explains given rows")
+            raise UsageError(f"{option} cannot be combined with --horizon: it is for given rows")
         if engine != LOCAL_ENGINE:
-            raise UsageError(f"{asked} works in this process only: leave out --engine")
+            raise UsageError(f"{option} works in this process only: leave out --engine")
     outputs = {"--output": output, "--bad-rows": reading["bad_rows"], "--plot": plot}
     check_outputs(sources, outputs, models=[model])
     check_name(output)
     model_report.check_report_paths(None, plot)
     start = perf_counter()
     known = keyed.load(model)
-    keyed.check_single_model(known, model, {"--horizon": horizon is not None})
+    single_only = {"--horizon": horizon, "--samples": samples, "--ask": ask}
+    keyed.check_single_model(
+        known, model, {name: value is not None for name, value in single_only.items()}
+    )
     single = keyed.get_overall_model(known)
     known.set_interval_mode(intervals)
-    fields: list[Any] = known.task.output_fields(OutputOptions(interval, quantiles, decompose))
-    added = None
+    fields = known.task.output_fields(OutputOptions(interval, quantiles, decompose))
+    parts = []
     if explain or explain_text:
-        added = explaining.add_explanation(
-            known, numbers=explain, decompose=decompose, text_columns=explain_text or 0
+        text_columns = explain_text or 0
+        parts.append(
+            explaining.add_explanation(
+                known, numbers=explain, decompose=decompose, text_columns=text_columns
+            )
         )
-        fields += added.fields
+    if samples is not None:
+        parts.append(sampling.add_samples(single, samples, seed))
+    if ask is not None:
+        sampling.check_independent_rows(single, "--ask")
+    ranking = None
     steps = None
     with ExitStack() as stack:
         stream, bad = None, None
@@ -104,7 +127,13 @@ def predict(
             stream, bad = stack.enter_context(opened)
         if horizon is not None:
             steps = forecast.forecast_horizon(single, horizon, stream, display.make_notifier(quiet))
-        writer = stack.enter_context(open_writer(output, fields, known.schema))
+        batches: Iterable[Any] = () if stream is None else stream
+        if ask is not None:
+            batches = list(batches)
+            ranking = sampling.rank_batches(single, batches, ask)
+            parts.append(sampling.add_ranks(ranking))
+        added = predicting.join_added_columns(parts)
+        writer = stack.enter_context(open_writer(output, [*fields, *added.fields], known.schema))
         if steps is not None:
             writer.write(steps.forecast, forecast.build_step_columns(single, steps))
         elif stream is not None:
@@ -113,7 +142,7 @@ def predict(
             stack.enter_context(engines.use_engine(known, engine, cluster))
             predict_stream(
                 known,
-                stream,
+                batches,
                 writer,
                 bare=only_predictions,
                 added=added,
@@ -124,6 +153,10 @@ def predict(
         result_screens.show_forecast(single, steps, plot, terminal=output != "-" and not quiet)
     if bad is not None:
         display.report_bad_rows(bad, "no prediction", quiet)
+    remaining = ranking.remaining[-1] if ranking is not None and len(ranking.rows) else None
+    if remaining is not None:
+        left = f"{100 * remaining:.0f} % of the variance of the function"
+        display.make_notifier(quiet)(f"the labels asked for are expected to leave {left}")
     if json:
         seconds = perf_counter() - start
         display.print_json(
@@ -133,6 +166,7 @@ def predict(
                 "rows": writer.rows,
                 "unreadable": 0 if bad is None else bad.count,
                 "intervals": known.interval_mode,
+                **({} if remaining is None else {"ask_remaining": float(remaining)}),
                 "seconds": seconds,
                 "rows_per_second": writer.rows / seconds,
             }
