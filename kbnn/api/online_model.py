@@ -21,14 +21,15 @@ from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split
 from kbnn.errors import ArgumentError, UsageError
 from kbnn.metrics.decision_figures import DecisionOptions
 from kbnn.model import file as modelfile
-from kbnn.model.explain import Explanation, RowExplanation
+from kbnn.model.candidates import rank_candidates
+from kbnn.model.explain import Explanation, Importance, RowExplanation, compute_importance
 from kbnn.model.function_posterior import QueryRanking
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
 from kbnn.option_table import ColumnNames, parse_keywords, parse_names
 from kbnn.wording import clean_text, format_rows
-from kbnn.workflows import evaluating, explaining, keyed, predicting, sampling
+from kbnn.workflows import evaluating, explaining, inspecting, keyed, predicting, sampling
 from kbnn.workflows import forecast as forecast_module
 from kbnn.workflows.checkpoint import Checkpoint
 from kbnn.workflows.options import build_train_options
@@ -646,6 +647,74 @@ class Model:
             scores = zip(model.task.targets, model.card.scores, strict=True)
             verdicts = [(name, model.task.build_verdict(score)) for name, score in scores]
             return Figures(list_prequential_figures(model), verdicts)
+
+    def inspect(self) -> dict[str, Any]:
+        """Describe the model: what `kbnn inspect --json` prints.
+
+        Returns
+        -------
+        dict
+            Settings, network, columns, sensitivity, importance, health and metrics, see the
+            [JSON keys](json.md); for a fleet its keys.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> model.inspect()["network"]["inputs"]
+        1
+        """
+        with self._locked_model() as model:
+            if not isinstance(model, OnlineModel):
+                return keyed.summarize_fleet(model, "")
+            size = keyed.measure_file_size(model)
+            found = inspecting.inspect_model(model, "", size, importance=True)
+            return {name: value for name, value in found.to_json().items() if name != "model"}
+
+    def importance(self) -> dict[str, list[Importance]]:
+        """Compute how much each column contributes to predictions, on sampled rows.
+
+        Returns
+        -------
+        dict
+            For each explained number (`mean`, `function_sd`, `noise_sd`; `log_odds` for classes)
+            the columns, largest first: `column`, `size` (mean absolute contribution) and `error`
+            (its standard error). Empty during the warm-up and with more than 250 columns.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or the model is a fleet.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "z": [0, 1] * 50, "y": range(100)})
+        >>> model.importance()["mean"][0].column
+        'x'
+        """
+        with self._locked_single_model() as model:
+            return compute_importance(model)
+
+    @property
+    def alarms(self) -> list[int]:
+        """Rows, from 1, at which the model raised a drift alarm (the last ones)."""
+        with self._locked_single_model() as model:
+            return list(model.alarms)
+
+    @property
+    def candidates(self) -> list[dict[str, Any]]:
+        """Settings that were compared with the leading ones: `settings`, `nats` behind, `row`."""
+        with self._locked_single_model() as model:
+            found = rank_candidates(model.racers, model.lost)
+            return [candidate._asdict() for candidate in found]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file; `kbnn.load` and the command line read it.
