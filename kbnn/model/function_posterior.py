@@ -28,7 +28,7 @@ from kbnn.core.jacobian import compute_slopes, function_var, multiply_covariance
 from kbnn.core.kernel import Prediction, predict_parallel
 from kbnn.core.likelihoods import presence_probability
 from kbnn.data.batch import Rows
-from kbnn.distributions.normal_mixture import PARAM
+from kbnn.distributions.predictive import PARAM
 from kbnn.model import ensemble, scaler
 from kbnn.model.learner import Learner, LearnerState
 from kbnn.model.model import OnlineModel
@@ -128,7 +128,7 @@ def _square_root(cov: FloatArray) -> FloatArray:
 def _spread_ratio(learner: Learner, learned: LearnerState, made: Prediction) -> FloatArray:
     """Return the factor (n, O) by which calibration widens the function's sd; 1 if it does not."""
     task = learner.task
-    if task.labels or task.name not in ("regression", "positive"):
+    if task.labels or task.name not in ("regression", "positive", "share"):
         return np.ones_like(made.mean)
     forecast = learner.make_forecast(learned, made)
     scale = learned.columns[: task.scaled, scaler.SCALE]

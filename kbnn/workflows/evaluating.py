@@ -18,18 +18,20 @@ import numpy as np
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.data.row_blocks import take_rows
-from kbnn.distributions import dispatch
+from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
 from kbnn.fleet.key_index import KeyScores, read_keys
 from kbnn.metrics.decision_figures import ClassFigures, DecisionOptions, NumberFigures
 from kbnn.metrics.figures import MetricRow, MetricTable, flatten_metrics
 from kbnn.metrics.score import PinballLoss
 from kbnn.metrics.scorecard import Scorecard
-from kbnn.metrics.verdicts import TargetSection, Verdict
+from kbnn.metrics.sections import TargetSection, build_target_section
+from kbnn.metrics.target_metrics import find_metrics
+from kbnn.metrics.verdicts import Verdict
 from kbnn.model.interface import StreamModel
 from kbnn.model.replay_buffer import MAX_HELD_ROWS
-from kbnn.targets.base import OutputOptions, TargetType
-from kbnn.targets.numeric import quantile_name
+from kbnn.output.fields import OutputOptions, list_output_fields, quantile_name
+from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import IN_WARMUP, select_rows
 from kbnn.targets.registry import VALUE_RANGES, find_value_ranges
 from kbnn.wording import format_count, format_number
@@ -125,7 +127,9 @@ class Evaluation:
                 table=self._extend_table(section.name, section.table),
             )
             for section in (
-                self.task.build_section(score, self.card.summaries, at, points[at], self.bad_rows)
+                build_target_section(
+                    self.task, score, self.card.summaries, at, points[at], self.bad_rows
+                )
                 for at, score in enumerate(self.card.scores)
             )
         ]
@@ -149,7 +153,7 @@ class Evaluation:
     def list_verdicts(self) -> list[tuple[str, Verdict]]:
         """List each target with its verdict."""
         return [
-            (name, self.add_frozen_advice(self.task.build_verdict(score)))
+            (name, self.add_frozen_advice(find_metrics(self.task).judge(score)))
             for name, score in zip(self.task.targets, self.card.scores, strict=True)
         ]
 
@@ -207,7 +211,8 @@ def evaluate(
         for j, of_target in enumerate(done.errors):
             of_target.add(rows.y[:, j], forecast.mean[:, j], rows.weight)
         for j, loss in enumerate(done.pinball.values()):
-            values = [dispatch.quantile(forecast.stated[:, j], share) for share in quantiles]
+            told = read_distribution(forecast.stated[:, j])
+            values = [told.quantile(share) for share in quantiles]
             loss.add(rows.y[:, j], np.stack(values, axis=1), rows.weight)
         done.bad_rows = stream.bad_rows
         on_rows(len(made))
@@ -243,9 +248,7 @@ def open_evaluation(
     """Open an evaluation without rows; UsageError if an option does not fit the target."""
     task, decision = model.task, decision or DecisionOptions()
     done = Evaluation(task, Scorecard(task, model.schema.width), model.interval_mode, learn)
-    task.output_fields(
-        OutputOptions(quantiles=tuple(quantiles))
-    )  # classes have no quantiles: raises
+    list_output_fields(task, OutputOptions(quantiles=tuple(quantiles)))  # raises for classes
     decision.check(len(model.schema.classes) if task.labels else 0)
     done.pinball = {name: PinballLoss(quantiles) for name in task.targets if quantiles}
     done.keys = KeyScores(task) if model.key else None

@@ -54,8 +54,8 @@ def predict(
     With --horizon, forecast steps after the last row learned.
     """
     from kbnn.errors import UsageError
+    from kbnn.output.fields import OutputOptions, list_output_fields
     from kbnn.output.writers import check_name, open_writer
-    from kbnn.targets.base import OutputOptions
     from kbnn.workflows import (
         engines,
         explaining,
@@ -98,7 +98,7 @@ def predict(
     )
     single = keyed.get_overall_model(known)
     known.set_interval_mode(intervals)
-    fields = known.task.output_fields(OutputOptions(interval, quantiles, decompose))
+    fields = list_output_fields(known.task, OutputOptions(interval, quantiles, decompose))
     parts = []
     if explain or explain_text:
         text_columns = explain_text or 0
