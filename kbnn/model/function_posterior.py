@@ -12,6 +12,11 @@ state a larger variance than H P H', to which the row's draws are scaled.
 `rank_queries` chooses the rows whose labels reduce the function's variance, summed over the given
 rows, most. A label of noise variance r at row j turns C into C - C_j C_j' / (C_jj + r), whatever
 the label will be. Rows are chosen one after another, each after the effect of those before.
+
+Several networks with weights w_k and means m_k are pooled (kbnn.model.ensemble). A function is
+drawn from network k with probability w_k, and the covariance is that of the mixture:
+
+    C(x, x') = sum_k w_k (C_k(x, x') + (m_k(x) - m(x)) (m_k(x') - m(x')))
 """
 
 from __future__ import annotations
@@ -30,9 +35,8 @@ from kbnn.core.likelihoods import presence_probability
 from kbnn.data.batch import Rows
 from kbnn.distributions.predictive import PARAM
 from kbnn.model import ensemble, scaler
-from kbnn.model.learner import Learner, LearnerState
+from kbnn.model.learner import Learner, LearnerState, encode_for_members
 from kbnn.model.model import OnlineModel
-from kbnn.targets.prediction import Forecast
 
 MAX_REFERENCE_ROWS = 256
 """Largest number of given rows over which the uncertainty is summed; evenly spaced."""
@@ -64,7 +68,7 @@ class FunctionSampler:
             self._beliefs = [open_belief(member.state()) for member in self._learned.members]
         self.count = count
         rng = np.random.default_rng(seed)
-        weights = ensemble.mixture_weights(self._learned.log_weight)
+        weights = self._learned.pool.weight
         self._member: IntArray = rng.choice(len(self._beliefs), count, p=weights)
         self._draws = [
             _draw_weights(belief, int(np.sum(self._member == k)), rng)
@@ -80,14 +84,23 @@ class FunctionSampler:
         learner, learned = self._learner, self._learned
         z, var = learner.standardize_inputs(learned, rows.x, rows.x_sd)
         found: list[FloatArray | None] = [None] * self.count
+        inputs = encode_for_members(learned, z, var)
+        predictions, made = _predict_members(learned, inputs)
+        spread = _spread_ratio(learner, learned, made)
+        calibrated = learner.make_forecast(learned, made).probability
         for k, belief in enumerate(self._beliefs):
-            made = predict_parallel(learned.members[k], z, var)
-            spread = _spread_ratio(learner, learned, made)
-            moves = self._move_outputs(belief, made, z, self._draws[k])
-            for at, move in zip(np.flatnonzero(self._member == k), moves, strict=True):
-                outputs = made.mean + spread * move
-                forecast = _forecast_given_outputs(learner, learned, belief, made, outputs)
-                found[at] = forecast.probability if learner.task.labels else forecast.mean
+            places = np.flatnonzero(self._member == k)
+            if not len(places):
+                continue
+            moves = self._move_outputs(belief, predictions[k], inputs[k][0], self._draws[k])
+            for at, move in zip(places, moves, strict=True):
+                outputs = made.mean + spread * (predictions[k].mean - made.mean + move)
+                if learner.task.labels:
+                    found[at] = _shift_odds(class_probabilities_of(outputs), made, calibrated)
+                else:
+                    none = np.zeros_like(made.function_var)
+                    known = made._replace(mean=outputs, function_var=none)
+                    found[at] = learner.make_forecast(learned, known).mean
         return np.stack([one for one in found if one is not None])
 
     @staticmethod
@@ -137,21 +150,21 @@ def _spread_ratio(learner: Learner, learned: LearnerState, made: Prediction) -> 
     return np.divide(spread, stated, out=np.ones_like(spread), where=stated > 0.0)
 
 
-def _forecast_given_outputs(
-    learner: Learner,
-    learned: LearnerState,
-    belief: Belief,
-    made: Prediction,
-    outputs: FloatArray,
-) -> Forecast:
-    """Return the forecasts of rows whose outputs are known exactly."""
-    probability = made.probability
-    if probability.shape[1]:
-        probability = class_probabilities_of(outputs)
-    known = made._replace(
-        mean=outputs, function_var=np.zeros_like(made.function_var), probability=probability
-    )
-    return learner.make_forecast(learned, known)
+def _predict_members(
+    learned: LearnerState, inputs: list[tuple[FloatArray, FloatArray | None]]
+) -> tuple[list[Prediction], Prediction]:
+    """Return the prediction of each network and the pooled one, before calibration."""
+    parts = zip(learned.members, inputs, strict=True)
+    predictions = [predict_parallel(member, *given) for member, given in parts]
+    weights = np.tile(learned.pool.weight, (len(predictions[0].mean), 1))
+    return predictions, ensemble.pool_predictions(predictions, weights)
+
+
+def _shift_odds(p: FloatArray, made: Prediction, calibrated: FloatArray) -> FloatArray:
+    """Change the odds of a draw's classes by the factors by which calibration changes the mean."""
+    floor = np.finfo(np.float64).tiny
+    shifted = p * (np.maximum(calibrated, floor) / np.maximum(made.probability, floor))
+    return np.asarray(shifted / np.sum(shifted, axis=1, keepdims=True))
 
 
 def class_probabilities_of(outputs: FloatArray) -> FloatArray:
@@ -177,13 +190,49 @@ class QueryRanking(NamedTuple):
 
 
 class _JointOutput(NamedTuple):
-    """One output of one member, and what a label says about it."""
+    """The joint posterior of one output, pooled over members, and what a label says about it."""
 
-    belief: Belief
     output: int
-    share: float  # weight of the member
+    beliefs: list[Belief]
+    inputs: list[FloatArray]  # (n, inputs) of each member
+    shares: FloatArray  # (K,) weights of the members
+    deviation: FloatArray  # (n, K) difference from the pooled mean, times the root of the weight
     slope: FloatArray  # (n,) user's units (probability) per unit of the output
     noise_var: FloatArray  # (n,) of a label, in units of the output
+
+    def compute_slopes(self, rows: IntArray) -> list[FloatArray]:
+        """Return the derivatives (rows, weights) of each member at some rows."""
+        return [
+            compute_slopes(belief, z[rows], self.output).weights
+            for belief, z in zip(self.beliefs, self.inputs, strict=True)
+        ]
+
+    def multiply_covariances(self, slopes: list[FloatArray]) -> list[FloatArray]:
+        """Return w_k kappa P H' of each member: (weights, rows)."""
+        return [
+            share * np.ascontiguousarray(multiply_covariance(belief, h).T)
+            for share, belief, h in zip(self.shares.tolist(), self.beliefs, slopes, strict=True)
+        ]
+
+    def compute_var(self, rows: IntArray, slopes: list[FloatArray]) -> FloatArray:
+        """Return the variance of the function at some rows."""
+        parts = zip(self.shares.tolist(), self.beliefs, slopes, strict=True)
+        within = sum(share * function_var(belief, h) for share, belief, h in parts)
+        return np.asarray(within + np.sum(self.deviation[rows] ** 2, axis=1))
+
+
+class _References(NamedTuple):
+    """The reference rows of an output, weighted by their slopes."""
+
+    weights: list[FloatArray]  # (weights, references) of each member
+    deviation: FloatArray  # (references, K)
+
+    def compute_cov(
+        self, one: _JointOutput, rows: IntArray, slopes: list[FloatArray]
+    ) -> FloatArray:
+        """Return the covariances (rows, references) of some rows with the reference rows."""
+        within = sum(h @ weights for h, weights in zip(slopes, self.weights, strict=True))
+        return np.asarray(within + one.deviation[rows] @ self.deviation.T)
 
 
 def rank_queries(model: OnlineModel, rows: Rows, count: int) -> QueryRanking:
@@ -211,38 +260,40 @@ def rank_queries(model: OnlineModel, rows: Rows, count: int) -> QueryRanking:
         joint = _list_outputs(learner, learned, z, var)
     n = len(z)
     count = min(count, n)
-    widest = max(len(one.belief.mean) for one in joint)
-    references = min(n, MAX_REFERENCE_ROWS, max(64, 8 * BLOCK_NUMBERS // widest))
-    reference = np.unique(np.linspace(0, n - 1, references).astype(np.int64))
+    widest = max(len(belief.mean) for one in joint for belief in one.beliefs)
+    most = min(n, MAX_REFERENCE_ROWS, max(64, 8 * BLOCK_NUMBERS // widest))
+    reference = np.unique(np.linspace(0, n - 1, most).astype(np.int64))
     gain = np.zeros(n)
     step = max(1, BLOCK_NUMBERS // widest)
     total = 0.0
     for one in joint:
-        weights = _weighted_slopes(one, z, reference)
+        references = _weigh_references(one, reference)
         for start in range(0, n, step):
             at = np.arange(start, min(start + step, n))
-            h = compute_slopes(one.belief, z[at], one.output).weights
-            own = function_var(one.belief, h)
-            gain[at] += np.sum((h @ weights) ** 2, axis=1) / (own + one.noise_var[at])
+            slopes = one.compute_slopes(at)
+            own = one.compute_var(at, slopes)
+            toward = references.compute_cov(one, at, slopes)
+            gain[at] += np.sum(toward**2, axis=1) / (own + one.noise_var[at])
             inside = np.isin(at, reference)
-            total += one.share * float(np.sum(own[inside] * one.slope[at[inside]] ** 2))
+            total += float(np.sum(own[inside] * one.slope[at[inside]] ** 2))
     most = max(count, int(MAX_CANDIDATE_ROWS / len(joint) ** 0.5))
     candidates = np.sort(np.argsort(-gain, kind="stable")[:most])
-    chosen, falls = _choose_greedily(joint, z, candidates, reference, count)
+    chosen, falls = _choose_greedily(joint, candidates, reference, count)
     left = 1.0 - np.cumsum(falls) / total if total > 0.0 else np.ones(len(falls))
     return QueryRanking(candidates[chosen], np.maximum(left, 0.0))
 
 
-def _weighted_slopes(one: _JointOutput, z: FloatArray, reference: IntArray) -> FloatArray:
-    """Return kappa P H' of the reference rows, weighted by their slopes: (weights, references)."""
-    h = compute_slopes(one.belief, z[reference], one.output).weights
-    weight = np.sqrt(one.share) * one.slope[reference]
-    return np.ascontiguousarray((multiply_covariance(one.belief, h) * weight[:, None]).T)
+def _weigh_references(one: _JointOutput, reference: IntArray) -> _References:
+    """Return the reference rows of an output, weighted by their slopes."""
+    weight = one.slope[reference]
+    products = one.multiply_covariances(one.compute_slopes(reference))
+    return _References(
+        [product * weight for product in products], one.deviation[reference] * weight[:, None]
+    )
 
 
 def _choose_greedily(
     joint: list[_JointOutput],
-    z: FloatArray,
     candidates: IntArray,
     reference: IntArray,
     count: int,
@@ -250,9 +301,12 @@ def _choose_greedily(
     """Choose candidates one after another; return positions and the fall of the summed variance."""
     between, toward = [], []  # covariances among candidates, and with the reference rows
     for one in joint:
-        h = compute_slopes(one.belief, z[candidates], one.output).weights
-        between.append(multiply_covariance(one.belief, h) @ h.T)
-        toward.append(h @ _weighted_slopes(one, z, reference))
+        slopes = one.compute_slopes(candidates)
+        products = zip(slopes, one.multiply_covariances(slopes), strict=True)
+        deviation = one.deviation[candidates]
+        within = sum(h @ product for h, product in products)
+        between.append(np.asarray(within + deviation @ deviation.T))
+        toward.append(_weigh_references(one, reference).compute_cov(one, candidates, slopes))
     chosen, falls = [], []
     free = np.ones(len(candidates), dtype=bool)
     for _ in range(min(count, len(candidates))):
@@ -273,18 +327,25 @@ def _choose_greedily(
 def _list_outputs(
     learner: Learner, learned: LearnerState, z: FloatArray, var: FloatArray | None
 ) -> list[_JointOutput]:
-    """List the outputs of all members with slopes and label noise; outputs count as independent."""
-    shares = ensemble.mixture_weights(learned.log_weight)
-    found = []
-    for share, member in zip(shares.tolist(), learned.members, strict=True):
-        belief = open_belief(member.state())
-        made = predict_parallel(member, z, var)
-        slopes, noise = _output_slopes(learner, learned, made), _label_noise(learner, made)
-        found += [
-            _JointOutput(belief, output, share, slopes[:, output], noise[:, output])
-            for output in range(made.mean.shape[1])
-        ]
-    return found
+    """List the outputs with slopes and label noise; outputs count as independent."""
+    shares = learned.pool.weight
+    inputs = encode_for_members(learned, z, var)
+    predictions, made = _predict_members(learned, inputs)
+    slopes, noise = _output_slopes(learner, learned, made), _label_noise(learner, made)
+    off = [one.mean - made.mean for one in predictions]
+    beliefs = [open_belief(member.state()) for member in learned.members]
+    return [
+        _JointOutput(
+            output,
+            beliefs,
+            [given[0] for given in inputs],
+            shares,
+            np.stack([part[:, output] for part in off], axis=1) * np.sqrt(shares),
+            slopes[:, output],
+            noise[:, output],
+        )
+        for output in range(made.mean.shape[1])
+    ]
 
 
 def _output_slopes(learner: Learner, learned: LearnerState, made: Prediction) -> FloatArray:
