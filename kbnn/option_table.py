@@ -46,6 +46,7 @@ ColumnNames = str | int | Sequence[str | int]
 """One or several names of columns; in pandas they may be numbers."""
 
 MAX_SAMPLES: Final = 10_000
+MAX_DIGITS: Final = 17
 LOCAL_ENGINE: Final = "local"
 FORMER_LOCAL_ENGINE: Final = "here"
 SWITCH_WORDS: Final = ("auto", "off")
@@ -583,7 +584,7 @@ OPTIONS: Final = (
             parse_names, repeats=True, commands="evaluate"),
     ),
     *_declare(OUTPUT, "call",
-        Option("metric", "NAME", "Show this metric first: auc, f1_macro, mape, rmse, ...",
+        Option("metric", "NAME", "Show this metric first, such as auc, f1_macro, mape or rmse.",
             commands="evaluate"),
         Option("threshold", "P",
             "Predict the second of two classes from this probability on: 0.3 or 30%.", parse_level,
@@ -618,13 +619,15 @@ OPTIONS: Final = (
             "Add the K largest contributions as one text: age +3.1, bmi -1.2.",
             parse_positive_integer, commands="predict"),
         Option("samples", "N",
-            "Add N draws of the function, the same N for all rows: sample_1, sample_2, ...",
+            "Add N draws of the function, the same N for all rows: sample_1, sample_2.",
             limit_integer(1, MAX_SAMPLES), commands="predict"),
         Option("seed", "N", "Set the random seed of --samples.",
             limit_integer(0, 2**63 - 1, "2^63 - 1"), 0, commands="predict"),
         Option("ask", "K",
             "Add the column ask: number the K rows whose labels would help most.",
             parse_positive_integer, commands="predict"),
+        Option("digits", "N", "Round predicted numbers to N significant digits.",
+            limit_integer(1, MAX_DIGITS), shown_default="all", commands="predict"),
         Option("only_predictions", "", "Write the predictions without the input columns.",
             commands="predict"),
         Option("report", "FILE.html",
@@ -633,7 +636,7 @@ OPTIONS: Final = (
         Option("plot", "FILE.png|svg|pdf", "Write the main figure as an image.",
             commands="evaluate inspect"),
         Option("plot", "FILE.png|svg|pdf",
-            "Draw the last values, the forecast and its intervals (--horizon).",
+            "Draw the forecast (--horizon), or why the first row has its value (--explain).",
             commands="predict"),
         Option("no_plots", "", "Print no charts; charts are printed on terminals only.",
             commands="evaluate inspect"),

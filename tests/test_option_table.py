@@ -118,6 +118,7 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--intervals stated": ("intervals", "stated"),
         "--decompose": ("decompose", True),
         "--explain": ("explain", True),
+        "--digits 4": ("digits", 4),
         "--samples 5": ("samples", 5),
         "--seed 3": ("seed", 3),
         "--ask 4": ("ask", 4),

@@ -13,9 +13,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
 from kbnn.data.schema import Schema
 from kbnn.data.values import (
@@ -52,6 +54,8 @@ class Writer(Closeable):
     def __init__(self, path: str, fields: Sequence[Field]) -> None:
         self.path = path
         self.rows = 0
+        self.digits: int | None = None
+        """Significant digits of predicted numbers; None: all."""
         self._fields = list(fields)
         self._leading: pa.Schema | None = None
 
@@ -68,6 +72,11 @@ class Writer(Closeable):
             field.values(added if isinstance(field, AddedField) else forecast)
             for field in self._fields
         ]
+        if self.digits is not None:
+            predicted = [
+                values if field.text else round_values(values, self.digits)
+                for field, values in zip(self._fields, predicted, strict=True)
+            ]
         self._write_columns(leading, predicted)
         self.rows += len(forecast.status)
 
@@ -374,12 +383,18 @@ _BINARY: Final = {
 }
 
 
+def round_values(values: Any, digits: int) -> FloatArray:
+    """Round numbers to significant digits; each becomes the float nearest to its decimal."""
+    return np.array([float(f"{value:.{digits}g}") for value in np.asarray(values).tolist()])
+
+
 def open_writer(
     path: str,
     fields: Sequence[Field],
     schema: Schema,
     *,
     keep: int | None = None,
+    digits: int | None = None,
 ) -> Writer:
     """Open a table in the format of the name's ending, CSV by default; `-` is standard output.
 
@@ -393,7 +408,15 @@ def open_writer(
         The model's schema, which types the leading columns.
     keep
         Number of bytes of an existing text file to keep, to resume a run.
+    digits
+        Significant digits of predicted numbers; None: all.
     """
+    writer = _open_format(path, fields, schema, keep)
+    writer.digits = digits
+    return writer
+
+
+def _open_format(path: str, fields: Sequence[Field], schema: Schema, keep: int | None) -> Writer:
     check_name(path)
     ending = _file_suffix(path)
     if ending in _JSON:

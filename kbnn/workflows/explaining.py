@@ -19,11 +19,14 @@ import numpy as np
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.data.batch import Rows
 from kbnn.data.row_blocks import take_rows
+from kbnn.errors import DataError
 from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.key_index import read_keys
+from kbnn.metrics.sections import ChartSpec
 from kbnn.model.explain import (
     MAX_EXACT_COLUMNS,
     Explanation,
+    RowExplanation,
     explain_rows,
     format_contributions,
     group_inputs,
@@ -55,6 +58,7 @@ class RowExplainer:
         self._explainers: dict[str, Callable[[Rows], Explanation] | None] = {}
         self.columns = [group.column for group in group_inputs(model.schema)]
         self.quantities = list_quantities(model.task)
+        self.first_row: dict[str, RowExplanation] | None = None
 
     @property
     def is_sampled(self) -> bool:
@@ -86,7 +90,10 @@ class RowExplainer:
             contributions[rows.unreadable] = errors[rows.unreadable] = np.nan
         names = [quantity.name for quantity in self.quantities]
         made = Explanation(self.columns, names, value, value, contributions, errors)
-        return made.shift_to(value)
+        made = made.shift_to(value)
+        if n and self.first_row is None:
+            self.first_row = made.get_row(0)
+        return made
 
     def _group_rows(self, rows: Rows) -> Iterator[tuple[str, IntArray]]:
         if not self._model.key:
@@ -139,15 +146,32 @@ def explain_batches(
     return Explanation(*parts[0][:2], *map(np.concatenate, arrays))
 
 
+def build_waterfall(explainer: RowExplainer) -> ChartSpec:
+    """Describe the chart of the first row explained; DataError if it has no prediction."""
+    row = next(iter((explainer.first_row or {}).values()), None)
+    if row is None or not np.isfinite(row.value) or not np.isfinite(row.base):
+        raise DataError("--plot: the first row has no prediction to explain")
+    quantity = explainer.quantities[0]
+    name = quantity.target or quantity.name.replace("log_odds", "log-odds of the label")
+    data = {
+        "base": row.base,
+        "value": row.value,
+        "names": list(row.contributions),
+        "contributions": np.array(list(row.contributions.values())),
+        "name": name,
+    }
+    return ChartSpec("waterfall", "Contributions to the first row", data)
+
+
 def add_explanation(
-    model: StreamModel, *, numbers: bool = True, decompose: bool = False, text_columns: int = 0
+    explainer: RowExplainer, *, numbers: bool = True, decompose: bool = False, text_columns: int = 0
 ) -> AddedColumns:
     """Add an explanation to predicted rows.
 
     Parameters
     ----------
-    model
-        The model or fleet that predicts.
+    explainer
+        The explainer of the model or fleet that predicts.
     numbers
         Whether every contribution is a column.
     decompose
@@ -156,7 +180,6 @@ def add_explanation(
     text_columns
         How many of the largest contributions a text lists; 0: there is no text.
     """
-    explainer = RowExplainer(model)
     fields: list[AddedField] = []
     for at, quantity in enumerate(explainer.quantities):
         if quantity.field not in LEADING_FIELDS and not decompose:

@@ -42,6 +42,7 @@ def predict(
     seed: int,
     ask: int | None,
     only_predictions: bool,
+    digits: int | None,
     plot: str | None,
     json: bool,
     quiet: bool,
@@ -53,6 +54,7 @@ def predict(
 
     With --horizon, forecast steps after the last row learned.
     """
+    from kbnn import report
     from kbnn.errors import UsageError
     from kbnn.output.fields import OutputOptions, list_output_fields
     from kbnn.output.writers import check_name, open_writer
@@ -77,8 +79,11 @@ def predict(
         raise UsageError(
             "nothing to predict: name a file (or - for standard input), or add --horizon STEPS"
         )
-    if horizon is None and plot is not None:
-        raise UsageError("--plot needs --horizon: it draws a forecast")
+    if plot is not None and horizon is None and not (explain or explain_text):
+        raise UsageError(
+            "--plot needs --horizon or --explain: it draws a forecast, or why the first row has "
+            "its prediction"
+        )
     asked = {"--explain": explain, "--explain-text": explain_text}
     asked |= {"--samples": samples, "--ask": ask}
     for option in (name for name, value in asked.items() if value):
@@ -99,12 +104,13 @@ def predict(
     single = keyed.get_overall_model(known)
     known.set_interval_mode(intervals)
     fields = list_output_fields(known.task, OutputOptions(interval, quantiles, decompose))
-    parts = []
+    parts, explainer = [], None
     if explain or explain_text:
+        explainer = explaining.RowExplainer(known)
         text_columns = explain_text or 0
         parts.append(
             explaining.add_explanation(
-                known, numbers=explain, decompose=decompose, text_columns=text_columns
+                explainer, numbers=explain, decompose=decompose, text_columns=text_columns
             )
         )
     if samples is not None:
@@ -133,7 +139,9 @@ def predict(
             ranking = sampling.rank_batches(single, batches, ask)
             parts.append(sampling.add_ranks(ranking))
         added = predicting.join_added_columns(parts)
-        writer = stack.enter_context(open_writer(output, [*fields, *added.fields], known.schema))
+        writer = stack.enter_context(
+            open_writer(output, [*fields, *added.fields], known.schema, digits=digits)
+        )
         if steps is not None:
             writer.write(steps.forecast, forecast.build_step_columns(single, steps))
         elif stream is not None:
@@ -151,6 +159,8 @@ def predict(
             )
     if steps is not None:
         result_screens.show_forecast(single, steps, plot, terminal=output != "-" and not quiet)
+    if explainer is not None and plot is not None:
+        report.write_picture(explaining.build_waterfall(explainer), plot)
     if bad is not None:
         display.report_bad_rows(bad, "no prediction", quiet)
     remaining = ranking.remaining[-1] if ranking is not None and len(ranking.rows) else None

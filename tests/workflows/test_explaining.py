@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,3 +181,47 @@ def test_rows_of_a_fleet_are_explained_by_the_model_of_their_key(tmp_path: Path)
     assert [float(row["why_x"]) > 0 for row in rows] == [True, False, False]
     with pytest.raises(UsageError, match="fleet"):
         kbnn.load(fleet).explain_one({"x": 1.0})
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_first_row_is_drawn(plant: str, moons: str, tmp_path: Path, ending: str) -> None:
+    picture = tmp_path / f"why.{ending}"
+    for model, source in ((plant, "sensors_test.csv"), (moons, "moons.csv")):
+        words = ("--limit", "2", "--explain", "--plot", picture, "-q")
+        ran = command("predict", model, SAMPLES / source, *words)
+        assert (ran.code, ran.err) == (0, "")
+        assert picture.stat().st_size > 5_000
+        picture.unlink()
+    ran = command("predict", plant, SAMPLES / "sensors_test.csv", "--plot", picture)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--plot needs --horizon or --explain" in ran.err
+
+
+def test_a_first_row_without_a_prediction_is_not_drawn(plant: str, tmp_path: Path) -> None:
+    source, picture = tmp_path / "in.csv", tmp_path / "why.png"
+    lines = (SAMPLES / "sensors_test.csv").read_text().splitlines()[:3]
+    lines[1] = lines[1].replace(lines[1].split(",")[0], "abc", 1)
+    source.write_text("\n".join([*lines, ""]))
+    ran = command("predict", plant, source, "--explain", "--plot", picture, "-q")
+    assert ran.code == 1
+    assert ran.err == "kbnn: --plot: the first row has no prediction to explain\n"
+    assert not picture.exists()
+
+
+def test_bars_of_a_waterfall_lead_from_the_base_to_the_value() -> None:
+    from matplotlib.figure import Figure
+
+    from kbnn.report.plots import MAX_FEATURES, draw_waterfall
+
+    sizes = np.random.default_rng(0).standard_normal(MAX_FEATURES + 5)
+    names = [f"x{k}" for k in range(len(sizes))]
+    axes: Any = Figure().add_subplot()
+    draw_waterfall(axes, 2.0, 2.0 + sizes.sum(), names, sizes, "y")
+    bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+    assert bars[0][0] == pytest.approx(2.0)
+    assert bars[-1][1] == pytest.approx(2.0 + sizes.sum())
+    assert all(one[1] == pytest.approx(two[0]) for one, two in itertools.pairwise(bars))
+    low, high = axes.get_xlim()
+    assert all(low < end < high for bar in bars for end in bar)
+    assert len(bars) == MAX_FEATURES + 1
+    assert axes.get_yticklabels()[-1].get_text() == "5 others"
