@@ -49,23 +49,6 @@ class DecisionOptions(NamedTuple):
                 raise UsageError(f"{option} is for two classes, and the target {found}")
 
 
-class BinaryCounts(NamedTuple):
-    """Weights of rows by true and predicted class, the second of two classes being positive."""
-
-    true_positive: float
-    false_positive: float
-    false_negative: float
-    true_negative: float
-
-    def to_confusion(self) -> ConfusionCounts:
-        """Return the same counts as a table."""
-        made = ConfusionCounts()
-        made.counts = np.array(
-            [[self.true_negative, self.false_positive], [self.false_negative, self.true_positive]]
-        )
-        return made
-
-
 class ClassFigures:
     """AUC, average precision, F1, MCC and the confusion matrix of classes."""
 
@@ -124,12 +107,13 @@ class ClassFigures:
                 limit = best.threshold
                 above = ranked.score >= limit
                 own, others = float(ranked.own[above].sum()), float(ranked.others[above].sum())
-                known = BinaryCounts(
-                    own,
-                    others,
-                    float(ranked.own.sum()) - own,
-                    float(ranked.others.sum()) - others,
-                ).to_confusion()
+                known = ConfusionCounts()
+                known.counts = np.array(
+                    [
+                        [float(ranked.others.sum()) - others, others],
+                        [float(ranked.own.sum()) - own, own],
+                    ]
+                )
         known.widen(2)
         (tn, wrong), (missed, tp) = known.counts.tolist()
         total = tn + wrong + missed + tp

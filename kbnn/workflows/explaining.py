@@ -66,7 +66,7 @@ class RowExplainer:
         return len(self.columns) > MAX_EXACT_COLUMNS
 
     def explain(self, rows: Rows, forecast: Forecast) -> Explanation:
-        """Explain the forecasts of a batch; NaN where there is no forecast."""
+        """Explain the forecasts of a batch; NaN where a forecast is missing."""
         n, size = len(rows.y), len(self.quantities)
         label = np.zeros(n, dtype=np.int64)
         if forecast.probability.shape[1] and n:
@@ -178,7 +178,7 @@ def add_explanation(
         Whether all quantities are explained: also the parts of the sd, and the logarithm of
         targets above 0.
     text_columns
-        How many of the largest contributions a text lists; 0: there is no text.
+        How many of the largest contributions a text lists; 0 adds none.
     """
     fields: list[AddedField] = []
     for at, quantity in enumerate(explainer.quantities):
