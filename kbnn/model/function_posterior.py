@@ -14,9 +14,10 @@ rows, most. A label of noise variance r at row j turns C into C - C_j C_j' / (C_
 the label will be. Rows are chosen one after another, each after the effect of those before.
 
 Several networks with weights w_k and means m_k are pooled (kbnn.model.ensemble). A function is
-drawn from network k with probability w_k, and the covariance is that of the mixture:
+drawn from network k with probability w_k, and the covariance is that of the mixture, times the
+scale c of the pool; draws are as much wider:
 
-    C(x, x') = sum_k w_k (C_k(x, x') + (m_k(x) - m(x)) (m_k(x') - m(x')))
+    C(x, x') = c sum_k w_k (C_k(x, x') + (m_k(x) - m(x)) (m_k(x') - m(x')))
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class FunctionSampler:
         found: list[FloatArray | None] = [None] * self.count
         inputs = encode_for_members(learned, z, var)
         predictions, made = _predict_members(learned, inputs)
-        spread = _spread_ratio(learner, learned, made)
+        spread = _spread_ratio(learner, learned, made) * np.sqrt(_find_pool_scale(learned))
         calibrated = learner.make_forecast(learned, made).probability
         for k, belief in enumerate(self._beliefs):
             places = np.flatnonzero(self._member == k)
@@ -96,7 +97,7 @@ class FunctionSampler:
             for at, move in zip(places, moves, strict=True):
                 outputs = made.mean + spread * (predictions[k].mean - made.mean + move)
                 if learner.task.labels:
-                    found[at] = _shift_odds(class_probabilities_of(outputs), made, calibrated)
+                    found[at] = _calibrate_draw(class_probabilities_of(outputs), made, calibrated)
                 else:
                     none = np.zeros_like(made.function_var)
                     known = made._replace(mean=outputs, function_var=none)
@@ -156,15 +157,27 @@ def _predict_members(
     """Return the prediction of each network and the pooled one, before calibration."""
     parts = zip(learned.members, inputs, strict=True)
     predictions = [predict_parallel(member, *given) for member, given in parts]
-    weights = np.tile(learned.pool.weight, (len(predictions[0].mean), 1))
+    weights = ensemble.repeat_weights(learned.pool, len(predictions[0].mean))
     return predictions, ensemble.pool_predictions(predictions, weights)
 
 
-def _shift_odds(p: FloatArray, made: Prediction, calibrated: FloatArray) -> FloatArray:
-    """Change the odds of a draw's classes by the factors by which calibration changes the mean."""
-    floor = np.finfo(np.float64).tiny
-    shifted = p * (np.maximum(calibrated, floor) / np.maximum(made.probability, floor))
-    return np.asarray(shifted / np.sum(shifted, axis=1, keepdims=True))
+def _find_pool_scale(learned: LearnerState) -> float:
+    """Return the factor c of pooled variances; 1 for a single network."""
+    if len(learned.members) == 1:
+        return 1.0
+    return float(ensemble.repeat_weights(learned.pool, 1)[0, -1])
+
+
+def _calibrate_draw(p: FloatArray, made: Prediction, calibrated: FloatArray) -> FloatArray:
+    """Return probabilities of a draw such that the mean over draws is the calibrated prediction.
+
+    With m the mean before and c after calibration, a draw p becomes r p + (c - r m), where
+    r = min(1, min_k c_k/m_k) is the largest factor that keeps every probability at 0 or above.
+    """
+    mean = np.maximum(made.probability, np.finfo(np.float64).tiny)
+    ratio = np.minimum(np.min(calibrated / mean, axis=1, keepdims=True), 1.0)
+    moved = np.maximum(ratio * p + (calibrated - ratio * made.probability), 0.0)
+    return np.asarray(moved / np.sum(moved, axis=1, keepdims=True))
 
 
 def class_probabilities_of(outputs: FloatArray) -> FloatArray:
@@ -195,8 +208,8 @@ class _JointOutput(NamedTuple):
     output: int
     beliefs: list[Belief]
     inputs: list[FloatArray]  # (n, inputs) of each member
-    shares: FloatArray  # (K,) weights of the members
-    deviation: FloatArray  # (n, K) difference from the pooled mean, times the root of the weight
+    shares: FloatArray  # (K,) weights of the members, times the scale of the pool
+    deviation: FloatArray  # (n, K) difference from the pooled mean, times the root of the share
     slope: FloatArray  # (n,) user's units (probability) per unit of the output
     noise_var: FloatArray  # (n,) of a label, in units of the output
 
@@ -208,7 +221,7 @@ class _JointOutput(NamedTuple):
         ]
 
     def multiply_covariances(self, slopes: list[FloatArray]) -> list[FloatArray]:
-        """Return w_k kappa P H' of each member: (weights, rows)."""
+        """Return the share times kappa P H' of each member: (weights, rows)."""
         return [
             share * np.ascontiguousarray(multiply_covariance(belief, h).T)
             for share, belief, h in zip(self.shares.tolist(), self.beliefs, slopes, strict=True)
@@ -328,7 +341,7 @@ def _list_outputs(
     learner: Learner, learned: LearnerState, z: FloatArray, var: FloatArray | None
 ) -> list[_JointOutput]:
     """List the outputs with slopes and label noise; outputs count as independent."""
-    shares = learned.pool.weight
+    shares = _find_pool_scale(learned) * learned.pool.weight
     inputs = encode_for_members(learned, z, var)
     predictions, made = _predict_members(learned, inputs)
     slopes, noise = _output_slopes(learner, learned, made), _label_noise(learner, made)

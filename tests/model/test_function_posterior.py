@@ -13,6 +13,7 @@ from kbnn.core.jacobian import compute_slopes, function_var, multiply_covariance
 from kbnn.core.likelihoods import OutputEvidence, find_likelihood
 from kbnn.model import function_posterior
 from kbnn.model.encoding import encode_inputs
+from kbnn.model.ensemble import shrink_scale
 from kbnn.model.function_posterior import (
     FunctionSampler,
     class_probabilities_of,
@@ -48,6 +49,12 @@ def test_slopes_of_every_output_agree_with_the_filter(hidden: tuple[int, ...]) -
             assert var[row] == pytest.approx(stated, rel=1e-9)
 
 
+def pool_scale(model: OnlineModel) -> float:
+    """The factor of pooled variances."""
+    pool = model.learner_state.pool
+    return float(shrink_scale(np.array([pool.scale]), np.array([pool.rows]))[0])
+
+
 def pooled_covariance(model: OnlineModel, x: FloatArray) -> FloatArray:
     """The covariance of the first output at rows, of the mixture of all networks."""
     learned = model.learner_state
@@ -61,7 +68,7 @@ def pooled_covariance(model: OnlineModel, x: FloatArray) -> FloatArray:
         within += weight * (multiply_covariance(belief, h) @ h.T)
         means.append(member.predict(encoded).mean[:, 0])
     off = np.array(means) - learned.pool.weight @ np.array(means)
-    return within + off.T @ (learned.pool.weight[:, None] * off)
+    return pool_scale(model) * (within + off.T @ (learned.pool.weight[:, None] * off))
 
 
 def test_draws_have_the_mean_sd_and_correlations_of_the_function() -> None:
@@ -121,7 +128,8 @@ def test_draws_of_classes_average_to_their_probabilities() -> None:
         draws = FunctionSampler(model, 1000).draw(rows)
         assert draws.shape == (1000, 30, classes)
         assert draws.sum(axis=2) == pytest.approx(np.ones((1000, 30)), abs=1e-9)
-        assert draws.mean(axis=0) == pytest.approx(model.predict(rows).probability, abs=0.05)
+        assert draws.mean(axis=0) == pytest.approx(model.predict(rows).probability, abs=0.03)
+        assert np.all((draws >= 0.0) & (draws <= 1.0))
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "categorical"])
@@ -171,6 +179,7 @@ def test_rows_to_label_follow_the_pooled_covariance_of_several_networks() -> Non
     z, _ = model.learner.standardize_inputs(learned, x, None)
     parts = zip(learned.members, learned.bins, learned.pool.weight.tolist(), strict=True)
     noise = sum(w * m.predict(encode_inputs(b, z, None)[0]).noise_var[:, 0] for m, b, w in parts)
+    noise = noise * pool_scale(model)
     cov = pooled_covariance(model, x)
     start = np.trace(cov)
     for row, remaining in zip(found.rows, found.remaining, strict=True):
