@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kbnn.core.reference import ALARM, LEARNED, REJECTED, UNLABELLED
     from kbnn.core.state import State, init
     from kbnn.errors import DataError, KbnnError, ModelError, UsageError
+    from kbnn.model.explain import Explanation
     from kbnn.targets.prediction import Label, Number
 
 __version__ = "0.2.0"
@@ -28,6 +29,7 @@ _HOMES = {
     "kbnn.api.functions": ("load", "step", "train"),
     "kbnn.api.online_model": ("Model",),
     "kbnn.api.forecasts": ("Figures", "Forecasts"),
+    "kbnn.model.explain": ("Explanation",),
     "kbnn.targets.prediction": ("Label", "Number"),
     "kbnn.errors": ("DataError", "KbnnError", "ModelError", "UsageError"),
     "kbnn.core.config": ("Config",),
@@ -43,6 +45,7 @@ __all__ = [
     "UNLABELLED",
     "Config",
     "DataError",
+    "Explanation",
     "Figures",
     "Forecasts",
     "KbnnError",

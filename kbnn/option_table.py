@@ -45,6 +45,8 @@ from kbnn.targets.registry import TARGET_TYPES
 ColumnNames = str | int | Sequence[str | int]
 """One or several names of columns; in pandas they may be numbers."""
 
+MAX_SAMPLES: Final = 10_000
+MAX_DIGITS: Final = 17
 LOCAL_ENGINE: Final = "local"
 FORMER_LOCAL_ENGINE: Final = "here"
 SWITCH_WORDS: Final = ("auto", "off")
@@ -128,6 +130,14 @@ def parse_level(value: float | str) -> float:
     if not 0.0 < level < 1.0:
         raise ValueError(f"must lie between 0 and 1, not {level:g}")
     return level
+
+
+def parse_cost(value: float | str) -> float:
+    """Parse a cost, a number from 0."""
+    cost = _to_float(value, "takes a number")
+    if not 0.0 <= cost < 1e100:
+        raise ValueError(f"must be 0 or more, not {cost:g}")
+    return cost
 
 
 def parse_levels(value: str | Sequence[float]) -> tuple[float, ...]:
@@ -573,6 +583,19 @@ OPTIONS: Final = (
             "Exit with code 3 if this holds: 'rmse>3', 'coverage_90<85%' (repeatable).",
             parse_names, repeats=True, commands="evaluate"),
     ),
+    *_declare(OUTPUT, "call",
+        Option("metric", "NAME", "Show this metric first, such as auc, f1_macro, mape or rmse.",
+            commands="evaluate"),
+        Option("threshold", "P",
+            "Predict the second of two classes from this probability on: 0.3 or 30%.", parse_level,
+            commands="evaluate"),
+        Option("cost_fn", "COST",
+            "Set the cost of missing the second class; finds the best threshold.", parse_cost,
+            commands="evaluate"),
+        Option("cost_fp", "COST",
+            "Set the cost of a false alarm; finds the best threshold.", parse_cost,
+            commands="evaluate"),
+    ),
     *_declare(OUTPUT, "run",
         Option("predictions", "FILE",
             "Write each prediction made before learning the row; - is stdout.", common=True),
@@ -589,6 +612,22 @@ OPTIONS: Final = (
             "Use intervals calibrated on the stream, or those of the model alone.",
             parse_interval_mode, shown_default="as trained", words=tuple(INTERVAL_MODES),
             commands="predict evaluate"),
+        Option("explain", "",
+            "Add base and why_COLUMN: what each column contributes to the prediction.",
+            commands="predict"),
+        Option("explain_text", "K",
+            "Add the K largest contributions as one text: age +3.1, bmi -1.2.",
+            parse_positive_integer, commands="predict"),
+        Option("samples", "N",
+            "Add N draws of the function, the same N for all rows: sample_1, sample_2.",
+            limit_integer(1, MAX_SAMPLES), commands="predict"),
+        Option("seed", "N", "Set the random seed of --samples.",
+            limit_integer(0, 2**63 - 1, "2^63 - 1"), 0, commands="predict"),
+        Option("ask", "K",
+            "Add the column ask: number the K rows whose labels would help most.",
+            parse_positive_integer, commands="predict"),
+        Option("digits", "N", "Round predicted numbers to N significant digits.",
+            limit_integer(1, MAX_DIGITS), shown_default="all", commands="predict"),
         Option("only_predictions", "", "Write the predictions without the input columns.",
             commands="predict"),
         Option("report", "FILE.html",
@@ -597,7 +636,7 @@ OPTIONS: Final = (
         Option("plot", "FILE.png|svg|pdf", "Write the main figure as an image.",
             commands="evaluate inspect"),
         Option("plot", "FILE.png|svg|pdf",
-            "Draw the last values, the forecast and its intervals (--horizon).",
+            "Draw the forecast (--horizon), or why the first row has its value (--explain).",
             commands="predict"),
         Option("no_plots", "", "Print no charts; charts are printed on terminals only.",
             commands="evaluate inspect"),

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 import sys
 from collections.abc import Callable
 from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class CleanConsole(Console):
 
 
 MAX_SHOWN_ALARMS = 8
+HEARTBEAT_SECONDS = 10.0
+"""Longest time without a line on standard error while rows are processed."""
 
 
 class DoublingLines:
@@ -269,19 +272,47 @@ def print_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     standard_output().write(text.getvalue().encode())
 
 
+class Heartbeat:
+    """Says every HEARTBEAT_SECONDS that a run without a progress bar continues."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._start = self._last = perf_counter()
+
+    def report(self, rows: int) -> None:
+        """Print the number of rows so far if the last line was long ago."""
+        now = perf_counter()
+        if now - self._last >= HEARTBEAT_SECONDS:
+            self._last = now
+            speed = format_count(rows / (now - self._start))
+            exit_codes.print_message(f"{self._doing}: {format_rows(rows)} so far, {speed} rows/s")
+
+    def postpone(self) -> None:
+        """Count the time from now on, since another line was printed."""
+        self._last = perf_counter()
+
+
 @contextmanager
 def show_progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[[int], None]]:
     """Show a progress bar of bytes if standard error is a terminal; yield its update function.
 
-    A live stream has no bar, since its end is unknown.
+    A live stream has no bar, since its end is unknown. Without a bar, a line is printed every
+    HEARTBEAT_SECONDS.
     """
-    total = stream.total_bytes
+    total, done = stream.total_bytes, 0
     if quiet or not sys.stderr.isatty() or stream.is_live or total is None:
-        yield lambda rows: None
+        heartbeat = Heartbeat(doing)
+
+        def count_rows(rows: int) -> None:
+            nonlocal done
+            done += rows
+            if not quiet:
+                heartbeat.report(done)
+
+        yield count_rows
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    done = 0
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),

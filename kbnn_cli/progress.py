@@ -40,6 +40,7 @@ class TrainListener(Listener):
         self.log_failed = False
         self._start = perf_counter()
         self._lines: display.DoublingLines | None = None
+        self._heartbeat = display.Heartbeat("training")
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._alarms = 0
@@ -102,6 +103,9 @@ class TrainListener(Listener):
             if self._lines is not None:
                 for line in self._lines.format_points(points, self._rows_per_second(training)):
                     exit_codes.print_line(line)
+                self._heartbeat.postpone()
+        if self._lines is not None:
+            self._heartbeat.report(training.rows)
         if model.alarm_count > self._alarms:
             new = model.alarms[self._alarms - model.alarm_count :]
             self._alarms = model.alarm_count

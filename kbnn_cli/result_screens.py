@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.model.diagnostics import Effect
+    from kbnn.model.explain import Importance
     from kbnn.workflows.inspecting import Inspection
 
 
@@ -242,6 +243,12 @@ def evaluation_parts(
 
             yield Text()
             yield from section_charts(section)
+        elif section.crossed is not None:
+            from kbnn_cli.charts import ConfusionTable
+
+            counts = [list(row) for row in section.crossed.counts]
+            yield Text()
+            yield ConfusionTable(counts, list(section.crossed.names))
     if evaluation.keys is not None:
         pass
 
@@ -375,6 +382,13 @@ def inspection_parts(found: Inspection, *, plots: bool) -> Iterator[RenderableTy
                 (f"{clean_text(column['name'])}: ", "dim"),
                 format_category_names(column["categories"]),
             )
+    for quantity, columns in found.importance.items():
+        if not quantity.startswith(("mean", "log_odds")):
+            continue
+        yield from make_heading(
+            f"Importance: mean size of each column's contribution to {quantity}"
+        )
+        yield ImportanceTable(columns)
     for target in found.effects:
         yield from make_heading(f"Sensitivity of {clean_text(target.title)} to each feature")
         yield Text(
@@ -444,6 +458,31 @@ def format_category_names(names: Sequence[str]) -> str:
     shown = ", ".join(clean_text(name) for name in names[:MAX_SHOWN_CATEGORIES])
     left = len(names) - MAX_SHOWN_CATEGORIES
     return f"{shown} and {left} more" if left > 0 else shown
+
+
+class ImportanceTable:
+    """Columns by the mean size of their contributions, with standard errors."""
+
+    def __init__(self, columns: Sequence[Importance]) -> None:
+        self.columns = columns
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw with the characters that the console can show."""
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("column", overflow="fold")
+        table.add_column(Text("size"), justify="right", no_wrap=True)
+        sign = "+-" if options.ascii_only else "±"
+        table.add_column(Text(f"{sign} se"), justify="right", no_wrap=True)
+        for column in self.columns[:MAX_SHOWN_EFFECTS]:
+            table.add_row(
+                Text(clean_text(column.column)),
+                Text(format_number(column.size, 3), style="bold"),
+                Text(format_number(column.error, 2)),
+            )
+        yield table
+        left = len(self.columns) - MAX_SHOWN_EFFECTS
+        if left > 0:
+            yield Text(f"and {left} smaller ones (--json has them all)", style="dim")
 
 
 class EffectsTable:

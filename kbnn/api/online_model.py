@@ -6,7 +6,7 @@ Notices are logged; a notice about ignored data is also a warning.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from threading import RLock
@@ -15,18 +15,24 @@ from typing import Any, Final, Self, Unpack
 from kbnn.api.forecasts import Figures, Forecasts
 from kbnn.api.keywords import LearnKeywords, ModelKeywords, PredictKeywords, ReadKeywords
 from kbnn.api.notices import LoggingListener, log_notice, run_training
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import Rows
 from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split_targets
 from kbnn.errors import ArgumentError, UsageError
+from kbnn.metrics.decision_figures import DecisionOptions
 from kbnn.metrics.sections import describe_target
 from kbnn.metrics.target_metrics import build_metric_table, find_metrics
 from kbnn.model import file as modelfile
+from kbnn.model.candidates import rank_candidates
+from kbnn.model.explain import Explanation, Importance, RowExplanation, compute_importance
+from kbnn.model.function_posterior import QueryRanking
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
 from kbnn.option_table import ColumnNames, parse_keywords, parse_names
 from kbnn.output.fields import make_single_prediction
 from kbnn.wording import clean_text, format_rows
-from kbnn.workflows import evaluating, keyed, predicting
+from kbnn.workflows import evaluating, explaining, inspecting, keyed, predicting, sampling
 from kbnn.workflows import forecast as forecast_module
 from kbnn.workflows.checkpoint import Checkpoint
 from kbnn.workflows.options import build_train_options
@@ -166,6 +172,143 @@ class Model:
             made = collect_forecasts(model, stream, log_notice)
             return Forecasts(model.task, made, **shown)
 
+    def explain(self, data: Any, **options: Unpack[ReadKeywords]) -> Explanation:
+        """Compute what each column contributes to the predictions; nothing is learned.
+
+        The contributions are Shapley values: a column that is not known is integrated out, given
+        those that are. They are exact with up to 8 columns; with more they are sampled until their
+        standard error is at most 1 % of the sum of their sizes.
+
+        Parameters
+        ----------
+        data
+            Rows with the model's features, see `Model`.
+        **options
+            How rows are read, such as `na` or `on_error`.
+
+        Returns
+        -------
+        Explanation
+            `columns`, `quantities` and, for every row and quantity, `value`, `base` and
+            `contributions`, which add up to `value - base`. A row that cannot be read has NaN.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or an option has an invalid value.
+        DataError
+            If the data cannot be read, or lack a column.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "z": [0, 1] * 50, "y": range(100)})
+        >>> found = model.explain({"x": [1, 90], "z": [0, 0]})
+        >>> found.columns, bool(found.select("mean")[1, 0] > 0)
+        (['x', 'z'], True)
+        """
+        words = parse_keywords("predict", options, ReadKeywords.__annotations__)
+        with (
+            self._locked_model() as model,
+            predicting.open_inference_stream(
+                model, data, notice=log_notice, use_target=False, **words
+            ) as (stream, _),
+        ):
+            return explaining.explain_batches(model, stream, log_notice)
+
+    def sample(
+        self, data: Any, count: int, *, seed: int = 0, **options: Unpack[ReadKeywords]
+    ) -> FloatArray:
+        """Draw functions from the posterior and evaluate each at every row.
+
+        A draw is one function for all rows, so that it can be maximised (Thompson sampling) or
+        summed over rows. The noise of the target is not part of it.
+
+        Parameters
+        ----------
+        data
+            Rows with the model's features, see `Model`.
+        count
+            Number of functions.
+        seed
+            Random seed; the same seed and model give the same functions.
+        **options
+            How rows are read, such as `na` or `on_error`.
+
+        Returns
+        -------
+        ndarray
+            (count, rows); (count, rows, targets) if there are several targets; the probabilities
+            of classes (count, rows, classes).
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, the model is a fleet or has lags, or an option is invalid.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> model.sample({"x": [1, 50, 200]}, 4).shape
+        (4, 3)
+        """
+        chosen = parse_keywords("predict", {"samples": count, "seed": seed}, ("samples", "seed"))
+        with self._locked_rows(data, "sample", options) as (model, stream):
+            drawn = sampling.sample_batches(model, stream, chosen["samples"], chosen["seed"])
+            several = model.task.labels or drawn.shape[2] > 1
+            return drawn if several else drawn[:, :, 0]
+
+    def ask(self, data: Any, count: int, **options: Unpack[ReadKeywords]) -> QueryRanking:
+        """Choose the rows whose labels would reduce the uncertainty about all rows most.
+
+        Parameters
+        ----------
+        data
+            Rows with the model's features, see `Model`; targets are ignored.
+        count
+            Number of rows to choose.
+        **options
+            How rows are read, such as `na` or `on_error`.
+
+        Returns
+        -------
+        QueryRanking
+            `rows`: positions from 0, best first, and `remaining`: the share of the function's
+            variance, summed over the rows, that is expected to be left after each label.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, the model is a fleet or has lags, or an option is invalid.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> len(model.ask({"x": range(0, 400, 10)}, 3).rows)
+        3
+        """
+        chosen = parse_keywords("predict", {"ask": count}, ("ask",))
+        with self._locked_rows(data, "ask", options) as (model, stream):
+            return sampling.rank_batches(model, list(stream), chosen["ask"])
+
+    @contextmanager
+    def _locked_rows(
+        self, data: Any, call: str, options: Mapping[str, Any]
+    ) -> Iterator[tuple[OnlineModel, Iterable[Rows]]]:
+        """Yield the model, locked against learning, and the encoded rows of data."""
+        words = parse_keywords("predict", options, ReadKeywords.__annotations__)
+        with self._locked_single_model() as model:
+            sampling.check_independent_rows(model, call)
+            with predicting.open_inference_stream(
+                model, data, notice=log_notice, use_target=False, **words
+            ) as (stream, _):
+                yield model, stream
+
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
     ) -> Forecasts:
@@ -215,7 +358,14 @@ class Model:
             return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
 
     def evaluate(
-        self, data: Any, *, learn: bool = False, **options: Unpack[ReadKeywords]
+        self,
+        data: Any,
+        *,
+        learn: bool = False,
+        threshold: float | None = None,
+        cost_fn: float | None = None,
+        cost_fp: float | None = None,
+        **options: Unpack[ReadKeywords],
     ) -> Figures:
         """Score the model on rows: the metrics of `kbnn evaluate --json`.
 
@@ -226,6 +376,12 @@ class Model:
         learn
             Whether a copy of the model learns each row after predicting it (prequential
             evaluation). The model itself never changes.
+        threshold
+            Probability from which the second of two classes is predicted; `decision` has the
+            figures of these labels.
+        cost_fn, cost_fp
+            Costs of missing the second class and of a false alarm. Without a threshold, that of
+            least cost is found.
         **options
             How rows are read, such as `na` or `on_error`.
 
@@ -251,12 +407,17 @@ class Model:
         (3, True)
         """
         words = parse_keywords("evaluate", options, ReadKeywords.__annotations__)
+        costs = {"threshold": threshold, "cost_fn": cost_fn, "cost_fp": cost_fp}
+        given = {name: cost for name, cost in costs.items() if cost is not None}
+        decision = DecisionOptions(**parse_keywords("evaluate", given, given))
         with self._locked_model() as own:
             model = keyed.copy_model(own) if learn else own
             with predicting.open_inference_stream(
                 model, data, notice=log_notice, learn=learn, **words
             ) as (stream, _):
-                made = evaluating.evaluate(model, stream, learn=learn, notice=log_notice)
+                made = evaluating.evaluate(
+                    model, stream, decision=decision, learn=learn, notice=log_notice
+                )
             return Figures(made.to_json(), made.list_verdicts())
 
     # One row.
@@ -338,6 +499,44 @@ class Model:
             return make_single_prediction(
                 model.task, model.open_predictor()(self._row_reader().encode_query(x))
             )
+
+    def explain_one(self, x: Mapping[str, Any]) -> dict[str, RowExplanation]:
+        """Compute what each column contributes to the prediction of one row.
+
+        Parameters
+        ----------
+        x
+            Features by name, as for `predict_one`.
+
+        Returns
+        -------
+        dict
+            For each explained number (`mean`, `function_sd`, `noise_sd`; `log_odds` of the
+            predicted label for classes) its `value`, `base`, `contributions` and `errors`.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or the model is a fleet.
+        DataError
+            If a value cannot be read.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> why = model.explain_one({"x": 90})["mean"]
+        >>> round(why.base + why.contributions["x"] - why.value, 9)
+        0.0
+        """
+        if type(x) is not dict:
+            check_row(x)
+        model = self._require_single_model()
+        with model.lock:
+            model.recover_transaction()
+            rows = self._row_reader().encode_query(x)
+            return explaining.explain_batches(model, [rows], log_notice).get_row(0)
 
     def _learn_first(self, x: Mapping[str, Any], y: Any, weight: float) -> None:
         """Create the model from its first row, and learn the row."""
@@ -451,6 +650,74 @@ class Model:
             scores = zip(model.task.targets, model.card.scores, strict=True)
             verdicts = [(name, find_metrics(model.task).judge(score)) for name, score in scores]
             return Figures(list_prequential_figures(model), verdicts)
+
+    def inspect(self) -> dict[str, Any]:
+        """Describe the model: what `kbnn inspect --json` prints.
+
+        Returns
+        -------
+        dict
+            Settings, network, columns, sensitivity, importance, health and metrics, see the
+            [JSON keys](json.md); for a fleet its keys.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> model.inspect()["network"]["inputs"]
+        1
+        """
+        with self._locked_model() as model:
+            if not isinstance(model, OnlineModel):
+                return keyed.summarize_fleet(model, "")
+            size = keyed.measure_file_size(model)
+            found = inspecting.inspect_model(model, "", size, importance=True)
+            return {name: value for name, value in found.to_json().items() if name != "model"}
+
+    def importance(self) -> dict[str, list[Importance]]:
+        """Compute how much each column contributes to predictions, on sampled rows.
+
+        Returns
+        -------
+        dict
+            For each explained number (`mean`, `function_sd`, `noise_sd`; `log_odds` for classes)
+            the columns, largest first: `column`, `size` (mean absolute contribution) and `error`
+            (its standard error). Empty during the warm-up and with more than 250 columns.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or the model is a fleet.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "z": [0, 1] * 50, "y": range(100)})
+        >>> model.importance()["mean"][0].column
+        'x'
+        """
+        with self._locked_single_model() as model:
+            return compute_importance(model)
+
+    @property
+    def alarms(self) -> list[int]:
+        """Rows, from 1, at which the model raised a drift alarm (the last ones)."""
+        with self._locked_single_model() as model:
+            return list(model.alarms)
+
+    @property
+    def candidates(self) -> list[dict[str, Any]]:
+        """Settings that were compared with the leading ones: `settings`, `nats` behind, `row`."""
+        with self._locked_single_model() as model:
+            found = rank_candidates(model.racers, model.lost)
+            return [candidate._asdict() for candidate in found]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file; `kbnn.load` and the command line read it.

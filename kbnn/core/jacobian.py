@@ -33,8 +33,11 @@ class OutputSlopes(NamedTuple):
     new_var: FloatArray  # (n,) noise, and variance due to uncertain inputs
 
 
-def compute_slopes(belief: Belief, x: FloatArray) -> OutputSlopes:
-    """Compute the single output and its derivatives at standardised rows x; NaN is missing."""
+def compute_slopes(belief: Belief, x: FloatArray, output: int = 0) -> OutputSlopes:
+    """Compute one output and its derivatives at standardised rows x; NaN is missing.
+
+    `new_var` has the noise of the first output.
+    """
     known = [reference.condition_row(belief, row, np.zeros_like(row)) for row in x]
     z = _prepend_column(np.stack([row.mean for row in known]), 1.0)
     vz = _prepend_column(np.stack([row.var for row in known]), 0.0)
@@ -54,7 +57,7 @@ def compute_slopes(belief: Belief, x: FloatArray) -> OutputSlopes:
         vz = _prepend_column(slope * slope * var_a, 0.0)
         layers.append(z)
         expected.append(slope)
-    chain = [np.ones((len(x), 1))]
+    chain = [np.tile(np.eye(belief.config.outputs)[output], (len(x), 1))]
     for layer in range(belief.layout.layers - 1, 0, -1):
         chain.insert(0, chain[0] @ belief.layer_weights(layer)[:, 1:] * expected[layer - 1])
     parts = [
@@ -67,11 +70,20 @@ def compute_slopes(belief: Belief, x: FloatArray) -> OutputSlopes:
     noise = np.array([reference.noise_var(belief, row) for row in layers[-1]])
     inside = np.abs(np.nan_to_num(x)) <= belief.config.input_limit
     return OutputSlopes(
-        layers[-1] @ belief.layer_weights(belief.layout.layers - 1)[0],
+        layers[-1] @ belief.layer_weights(belief.layout.layers - 1)[output],
         np.concatenate(parts, axis=1),
         np.where(inside, chain[0] @ input_weights(belief)[0], 0.0),
         noise + unknown,
     )
+
+
+def multiply_covariance(belief: Belief, d: FloatArray) -> FloatArray:
+    """Return kappa D P of derivatives (n, weights)."""
+    product = np.empty_like(d)
+    for stack in belief.stacks:
+        blocks = d[:, stack.positions].transpose(1, 0, 2)
+        product[:, stack.positions] = (blocks @ stack.cov).transpose(1, 0, 2)
+    return belief.variance_inflation * product
 
 
 def function_var(belief: Belief, d: FloatArray) -> FloatArray:

@@ -130,14 +130,14 @@ def nest_metrics(pairs: Sequence[tuple[str, float | None]]) -> dict[str, Any]:
 
 
 def flatten_metrics(values: MetricValues) -> dict[str, float | None]:
-    """Return metrics by the names used in checks, such as `coverage_90`."""
-    found: dict[str, float | None] = {}
+    """Return metrics by the names used in checks, such as `coverage_90`; tables are left out."""
+    found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             found.update({f"{name}_{key}": part for key, part in value.items()})
         else:
             found[name] = value
-    return found
+    return {name: value for name, value in found.items() if not isinstance(value, list | str)}
 
 
 def format_metric_rows(

@@ -163,13 +163,17 @@ class Learner:
 
     def predict(self, learned: LearnerState, x: FloatArray, x_sd: FloatArray | None) -> Forecast:
         """Predict rows without changing the state."""
+        return self.predict_standardized(learned, *self.standardize_inputs(learned, x, x_sd))
+
+    def standardize_inputs(
+        self, learned: LearnerState, x: FloatArray, x_sd: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Return rows and their inputs' variances in the units of the networks."""
         width = len(learned.columns) - self.task.scaled
         z = scaler.standardize_rows(
             learned.columns[self.task.scaled :], x[:, :width], self.unscaled_inputs[:width]
         )
-        return self.predict_standardized(
-            learned, z, self._scale_input_variances(learned.columns, x_sd)
-        )
+        return z, self._scale_input_variances(learned.columns, x_sd)
 
     def predict_standardized(
         self, learned: LearnerState, z: FloatArray, var: FloatArray | None = None
@@ -177,12 +181,12 @@ class Learner:
         """Predict rows that are already standardised, without changing the state."""
         inputs = encode_for_members(learned, z, var)
         if len(learned.members) == 1:
-            return self._make_forecast(learned, predict_parallel(learned.members[0], *inputs[0]))
+            return self.make_forecast(learned, predict_parallel(learned.members[0], *inputs[0]))
         made = ensemble.map_members(
             lambda k: predict_parallel(learned.members[k], *inputs[k]), range(len(inputs)), len(z)
         )
         pooled = ensemble.pool_predictions(made, ensemble.repeat_weights(learned.pool, len(z)))
-        return self._make_forecast(learned, pooled)
+        return self.make_forecast(learned, pooled)
 
     def _predict_and_learn(
         self,
@@ -263,7 +267,7 @@ class Learner:
         x_sd = pad_columns(rows.x_sd, width) if rows.x_sd.shape[1] else None
         return x, self._standardize_labels(columns, rows.y), x_sd
 
-    def _make_forecast(
+    def make_forecast(
         self, learned: LearnerState, made: Prediction, update: CalibrationUpdate | None = None
     ) -> Forecast:
         """Build forecasts in the user's units.
@@ -524,7 +528,7 @@ class Learner:
                 learned, z, labels, rows.x_sd, rows.weight, again=True
             )
             learned = learned._replace(tails=self._calibrate_relearned_rows(learned, labels, made))
-            forecast = self._make_forecast(learned, made)
+            forecast = self.make_forecast(learned, made)
             return (
                 learned,
                 _restore_first_probability(forecast, earlier_forecast),
@@ -651,7 +655,7 @@ class Learner:
         update = CalibrationUpdate(
             y, self.settings.robust, self.uses_interval_calibration, self.uses_kernel, weight
         )
-        forecast = self._make_forecast(learned, made, update)
+        forecast = self.make_forecast(learned, made, update)
         # `predict` uses the mean scale factor, which follows the last rows learned.
         if self.has_overstated_variance:
             tails[:, MEAN_SCALE_FACTOR] = tails[:, SCALE_FACTOR]

@@ -35,6 +35,7 @@ from kbnn.core.jacobian import compute_slopes, function_var
 from kbnn.data.batch import Rows, slice_rows
 from kbnn.data.clock import Clock, format_times
 from kbnn.data.lags import ERROR_WINDOW_ROWS, MAX_HISTORY_ROWS, History, Lag
+from kbnn.data.row_blocks import concat_rows
 from kbnn.data.schema import Schema
 from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions import calibration
@@ -297,6 +298,7 @@ class SequentialPredictor:
         self._gap = 0  # rows since the last known target
         self._path: ForecastPath | None = None
         self._last: MultiStepForecast | None = None
+        self._placed: list[Rows] = []
         targets = network.schema.targets
         self._places = [
             (network.timeline.columns.index(name), at)
@@ -311,6 +313,7 @@ class SequentialPredictor:
 
     def __call__(self, rows: Rows) -> Forecast:
         """Predict a batch of rows."""
+        self._placed = []
         if not self._began and len(rows.y):
             schema, timeline = self._network.schema, self._network.timeline
             self._set_history(align_history(schema, timeline, self._history, rows, self._notices))
@@ -331,6 +334,19 @@ class SequentialPredictor:
             if parts
             else make_empty_forecast(0, self._network.learner.task.numbers)
         )
+
+    def get_inputs(self) -> Rows:
+        """Return the rows of the last call with the lags they were predicted from.
+
+        Lags that are forecasts have their sd in `x_sd`.
+        """
+        if any(part.x_sd is not None for part in self._placed):
+            exact = [np.zeros_like(part.x) for part in self._placed]
+            parts = zip(self._placed, exact, strict=True)
+            self._placed = [
+                part if part.x_sd is not None else part._replace(x_sd=sd) for part, sd in parts
+            ]
+        return concat_rows(self._placed)
 
     def _predict_part(self, rows: Rows, measured: bool) -> Forecast:
         """Predict rows of which only the last may lack its target, or one row of a gap."""
@@ -375,6 +391,7 @@ class SequentialPredictor:
         network.timeline.append_rows(
             self._uncertain, rows._replace(x=np.zeros_like(rows.x), y=np.zeros_like(rows.y))
         )
+        self._placed.append(Rows(placed.rows.x, rows.y, rows.number, x_sd))
         forecast = network.learner.predict(network.learned, placed.rows.x, x_sd)
         if placed.base is None or np.isfinite(placed.base).all():
             return placed.restore_level(forecast)

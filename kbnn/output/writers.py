@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
 from kbnn.data.schema import Schema
 from kbnn.data.values import (
@@ -35,23 +37,47 @@ from kbnn.targets.prediction import Forecast
 STDOUT: Final = "-"
 
 
+class AddedField(NamedTuple):
+    """A column after the predictions; `values` maps what is written with a block to its cells."""
+
+    name: str
+    text: bool
+    values: Callable[[Any], Any]  # (n,) float64, or a list of texts
+
+
+Field = OutputField | AddedField
+
+
 class Writer(Closeable):
     """A table written in blocks; the first block determines the columns."""
 
-    def __init__(self, path: str, fields: Sequence[OutputField]) -> None:
+    def __init__(self, path: str, fields: Sequence[Field]) -> None:
         self.path = path
         self.rows = 0
+        self.digits: int | None = None
+        """Significant digits of predicted numbers; None: all."""
         self._fields = list(fields)
         self._leading: pa.Schema | None = None
 
-    def write(self, forecast: Forecast, batch: pa.RecordBatch | None = None) -> None:
-        """Write a block: the columns of `batch`, if any, then the predictions."""
+    def write(
+        self, forecast: Forecast, batch: pa.RecordBatch | None = None, added: Any = None
+    ) -> None:
+        """Write a block: the columns of `batch`, if any, the predictions, fields of `added`."""
         if self._leading is None:
             self._leading = self._resolve_columns(
                 batch.schema if batch is not None else pa.schema([])
             )
         leading = [(field, _find_column(batch, field.name)) for field in self._leading]
-        self._write_columns(leading, [field.values(forecast) for field in self._fields])
+        predicted = [
+            field.values(added if isinstance(field, AddedField) else forecast)
+            for field in self._fields
+        ]
+        if self.digits is not None:
+            predicted = [
+                values if field.text else round_values(values, self.digits)
+                for field, values in zip(self._fields, predicted, strict=True)
+            ]
+        self._write_columns(leading, predicted)
         self.rows += len(forecast.status)
 
     def _resolve_columns(self, schema: pa.Schema) -> pa.Schema:
@@ -133,9 +159,7 @@ def leading_columns(rows: Rows, task: TargetType, key: Sequence[str] = ()) -> pa
 class TextWriter(LineWriter):
     """Writes CSV or TSV to a file or standard output."""
 
-    def __init__(
-        self, path: str, fields: Sequence[OutputField], *, keep: int | None = None
-    ) -> None:
+    def __init__(self, path: str, fields: Sequence[Field], *, keep: int | None = None) -> None:
         super().__init__(path, fields)
         self._header = keep is None  # whether the header must still be written
         self._delimiter = "\t" if path.lower().endswith(".tsv") else ","
@@ -189,7 +213,7 @@ class TypedWriter(Writer):
     format_name: str
 
     def __init__(
-        self, path: str, fields: Sequence[OutputField], schema: Schema, *, keep: int | None = None
+        self, path: str, fields: Sequence[Field], schema: Schema, *, keep: int | None = None
     ) -> None:
         super().__init__(path, fields)
         self._known = schema
@@ -249,7 +273,7 @@ class TypedWriter(Writer):
 class BinaryWriter(TypedWriter):
     """A file that is readable only after it is closed."""
 
-    def __init__(self, path: str, fields: Sequence[OutputField], schema: Schema) -> None:
+    def __init__(self, path: str, fields: Sequence[Field], schema: Schema) -> None:
         super().__init__(path, fields, schema)
         self._table: Any = None
         self._waiting: list[pa.RecordBatch] = []
@@ -359,12 +383,18 @@ _BINARY: Final = {
 }
 
 
+def round_values(values: Any, digits: int) -> FloatArray:
+    """Round numbers to significant digits; each becomes the float nearest to its decimal."""
+    return np.array([float(f"{value:.{digits}g}") for value in np.asarray(values).tolist()])
+
+
 def open_writer(
     path: str,
-    fields: Sequence[OutputField],
+    fields: Sequence[Field],
     schema: Schema,
     *,
     keep: int | None = None,
+    digits: int | None = None,
 ) -> Writer:
     """Open a table in the format of the name's ending, CSV by default; `-` is standard output.
 
@@ -378,7 +408,15 @@ def open_writer(
         The model's schema, which types the leading columns.
     keep
         Number of bytes of an existing text file to keep, to resume a run.
+    digits
+        Significant digits of predicted numbers; None: all.
     """
+    writer = _open_format(path, fields, schema, keep)
+    writer.digits = digits
+    return writer
+
+
+def _open_format(path: str, fields: Sequence[Field], schema: Schema, keep: int | None) -> Writer:
     check_name(path)
     ending = _file_suffix(path)
     if ending in _JSON:

@@ -39,6 +39,7 @@ CHART_FUNCTIONS: Final[dict[str, Callable[..., None]]] = {
     "reliability": plots.draw_reliability,
     "confidence_bars": plots.draw_confidence_bars,
     "selective": plots.draw_selective_accuracy,
+    "waterfall": plots.draw_waterfall,
 }
 """The function that draws each kind of chart on given axes."""
 

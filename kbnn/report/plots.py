@@ -47,6 +47,35 @@ def draw_calibration(ax: Any, levels: FloatArray, observed: FloatArray, rows: in
     ax.set(xlim=(0, 100), ylim=(0, 100), xlabel="promised, %", ylabel="rows inside, %")
 
 
+def draw_waterfall(
+    ax: Any, base: float, value: float, names: Sequence[str], contributions: FloatArray, name: str
+) -> None:
+    """Bars from the value without known columns to that of the row, largest contribution on top."""
+    order = np.argsort(-np.abs(contributions), kind="stable")
+    shown = order[:MAX_FEATURES]
+    labels = [shorten_label(names[at]) for at in shown]
+    sizes = contributions[shown]
+    if len(order) > len(shown):
+        labels.append(f"{len(order) - len(shown)} others")
+        sizes = np.append(sizes, np.sum(contributions[order[MAX_FEATURES:]]))
+    ends = base + np.cumsum(sizes)
+    places = np.arange(len(sizes))
+    colours = [BLUE if size >= 0.0 else ORANGE for size in sizes]
+    ax.barh(places, sizes, left=ends - sizes, color=colours, height=0.6)
+    for place, size, end in zip(places, sizes.tolist(), ends.tolist(), strict=True):
+        text = f" {size:+.3g} "
+        ax.text(end, place, text, va="center", ha="left" if size >= 0.0 else "right", fontsize=8)
+    ax.axvline(base, color=MUTED, lw=0.9, ls=(0, (4, 3)))
+    ax.axvline(value, color=INK, lw=0.9)
+    ax.set_yticks(places, labels)
+    ax.invert_yaxis()
+    low, high = min(base, *ends.tolist()), max(base, *ends.tolist())
+    air = 0.15 * (high - low) or 1.0
+    ax.grid(axis="y", visible=False)
+    ax.set(xlim=(low - air, high + air))
+    ax.set(xlabel=f"{shorten_label(name)}: from {base:.4g} (nothing known) to {value:.4g}")
+
+
 def draw_pit(ax: Any, bars: IntArray) -> None:
     """Histogram of the PIT relative to even, with the band that chance allows."""
     total = int(bars.sum())

@@ -19,8 +19,10 @@ from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.data.row_blocks import take_rows
 from kbnn.distributions.dispatch import read_distribution
-from kbnn.errors import DataError
+from kbnn.errors import DataError, UsageError
 from kbnn.fleet.key_index import KeyScores, read_keys
+from kbnn.metrics.decision_figures import ClassFigures, DecisionOptions, NumberFigures
+from kbnn.metrics.figures import MetricRow, MetricTable, flatten_metrics
 from kbnn.metrics.score import PinballLoss
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import TargetSection, build_target_section
@@ -32,7 +34,7 @@ from kbnn.output.fields import OutputOptions, list_output_fields, quantile_name
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import IN_WARMUP, select_rows
 from kbnn.targets.registry import VALUE_RANGES, find_value_ranges
-from kbnn.wording import format_count
+from kbnn.wording import format_count, format_number
 from kbnn.workflows.predicting import predict_rows
 from kbnn.workflows.run_results import advise_frozen
 
@@ -68,6 +70,9 @@ class Evaluation:
     intervals: str | None  # tracked or stated; None for classes
     learning: bool = False  # whether rows were learned after they were predicted
     pinball: dict[str, PinballLoss] = field(default_factory=dict)  # by target
+    decisions: ClassFigures | None = None  # only for classes
+    errors: list[NumberFigures] = field(default_factory=list)  # of each target, if numbers
+    leading_metric: str | None = None
     bad_rows: int = 0
     timing: EvaluationTiming = field(default_factory=EvaluationTiming)
     keys: KeyScores | None = None  # only for a fleet
@@ -100,14 +105,27 @@ class Evaluation:
                     quantile_name(share): mean
                     for share, mean in zip(loss.shares.tolist(), loss.mean_losses(), strict=True)
                 }
-            found[name] = figures
+            found[name] = {**figures, **self._list_further(name)}
         return found
+
+    def _find_further(self, target: str) -> ClassFigures | NumberFigures | None:
+        """Return the figures of a target that no model stores."""
+        if self.decisions is not None or not self.errors:
+            return self.decisions
+        return self.errors[self.task.targets.index(target)]
+
+    def _list_further(self, target: str) -> dict[str, Any]:
+        further = self._find_further(target)
+        return {} if further is None else further.values(self.task.schema.classes)
 
     def build_sections(self) -> list[TargetSection]:
         """Build what is shown for each target."""
         points = self.card.curve_points() if self.learning else [[] for _ in self.card.scores]
         return [
-            section._replace(verdict=self.add_frozen_advice(section.verdict))
+            section._replace(
+                verdict=self.add_frozen_advice(section.verdict),
+                table=self._extend_table(section.name, section.table),
+            )
             for section in (
                 build_target_section(
                     self.task, score, self.card.summaries, at, points[at], self.bad_rows
@@ -115,6 +133,18 @@ class Evaluation:
                 for at, score in enumerate(self.card.scores)
             )
         ]
+
+    def _extend_table(self, target: str, table: MetricTable) -> MetricTable:
+        """Add the figures that no model stores, and put the leading metric first."""
+        further = self._find_further(target)
+        if further is None:
+            return table
+        rows = [*table.rows, *further.build_rows(self._list_further(target))]
+        leading = self.leading_metric
+        if leading is not None:
+            value = flatten_metrics(self.figures()[target])[leading]
+            rows.insert(0, MetricRow(leading, format_number(value), "", "chosen by --metric"))
+        return table._replace(rows=rows)
 
     def add_frozen_advice(self, verdict: Verdict) -> Verdict:
         """Add advice to a verdict if the model did not learn."""
@@ -132,6 +162,8 @@ class Evaluation:
         objects = self.figures()
         common: dict[str, Any] = {} if self.intervals is None else {"intervals": self.intervals}
         common["learning"] = self.learning
+        if self.leading_metric is not None:
+            common["metric"] = self.leading_metric
         if self.keys is not None:
             common["keys"] = self.keys.to_json()
         time = {**common, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
@@ -146,6 +178,8 @@ def evaluate(
     stream: Stream,
     *,
     quantiles: Sequence[float] = (),
+    decision: DecisionOptions | None = None,
+    metric: str | None = None,
     learn: bool = False,
     on_rows: Callable[[int], None] = lambda rows: None,
     notice: Callable[[str], None] = lambda text: None,
@@ -154,17 +188,13 @@ def evaluate(
 
     By default the model does not change. With `learn`, each row is predicted, scored and learned as
     in training, and the model's own record is replaced by that of these rows (pass a copy). The
-    pinball loss of `quantiles` is added to the metrics.
+    pinball loss of `quantiles` is added to the metrics. `decision` sets the threshold or the costs
+    of two classes, and `metric` is the figure that is shown first.
     """
-    card = Scorecard(model.task, model.schema.width)
+    done = open_evaluation(model, quantiles, decision, metric, learn=learn)
+    card = done.card
     if learn:
         model.set_record(lambda: card)
-    done = Evaluation(model.task, card, model.interval_mode, learn)
-    list_output_fields(  # classes have no quantiles: raises
-        model.task, OutputOptions(quantiles=tuple(quantiles))
-    )
-    done.pinball = {name: PinballLoss(quantiles) for name in model.task.targets if quantiles}
-    done.keys = KeyScores(model.task) if model.key else None
     timing, start = done.timing, perf_counter()
     batches = _read_batches(model, stream, timing, notice)
     for rows, forecast in predict_rows(model, batches, notice, learn=learn):
@@ -176,6 +206,10 @@ def evaluate(
             rows, forecast = take_rows(rows, np.flatnonzero(made)), select_rows(forecast, made)
         if done.keys is not None:
             done.keys.add(read_keys(rows, model.key), rows, forecast)
+        if done.decisions is not None:
+            done.decisions.add(rows.y[:, 0], forecast.probability, rows.weight)
+        for j, of_target in enumerate(done.errors):
+            of_target.add(rows.y[:, j], forecast.mean[:, j], rows.weight)
         for j, loss in enumerate(done.pinball.values()):
             told = read_distribution(forecast.stated[:, j])
             values = [told.quantile(share) for share in quantiles]
@@ -201,6 +235,38 @@ def evaluate(
             f"nothing to evaluate: none of the {done.rows:,} rows has a value of {names}"
         )
     return done
+
+
+def open_evaluation(
+    model: StreamModel,
+    quantiles: Sequence[float] = (),
+    decision: DecisionOptions | None = None,
+    metric: str | None = None,
+    *,
+    learn: bool = False,
+) -> Evaluation:
+    """Open an evaluation without rows; UsageError if an option does not fit the target."""
+    task, decision = model.task, decision or DecisionOptions()
+    done = Evaluation(task, Scorecard(task, model.schema.width), model.interval_mode, learn)
+    list_output_fields(task, OutputOptions(quantiles=tuple(quantiles)))  # raises for classes
+    decision.check(len(model.schema.classes) if task.labels else 0)
+    done.pinball = {name: PinballLoss(quantiles) for name in task.targets if quantiles}
+    done.keys = KeyScores(task) if model.key else None
+    if task.labels:
+        done.decisions = ClassFigures(decision)
+    else:
+        is_series = model.schema.clock is not None and not model.key
+        done.errors = [NumberFigures(is_series=is_series) for _ in task.targets]
+    known = list_metric_names(done)
+    if metric is not None and metric not in known:
+        raise UsageError(f"--metric: unknown metric '{metric}' (choose from {', '.join(known)})")
+    done.leading_metric = metric
+    return done
+
+
+def list_metric_names(evaluation: Evaluation) -> list[str]:
+    """List the names of all metrics of a target, as conditions use them."""
+    return list(flatten_metrics(next(iter(evaluation.figures().values()))))
 
 
 def _read_batches(

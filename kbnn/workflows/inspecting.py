@@ -24,6 +24,7 @@ from kbnn.model import candidates as candidates_module
 from kbnn.model import diagnostics
 from kbnn.model.diagnostics import QuantityEffects, compute_effects
 from kbnn.model.ensemble import describe_member, estimate_row_cost
+from kbnn.model.explain import Importance, compute_importance
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.wording import (
@@ -60,6 +61,7 @@ class Inspection:
     columns: list[dict[str, Any]]
     noise_sd: dict[str, float]
     effects: list[QuantityEffects]
+    importance: dict[str, list[Importance]]  # by quantity, largest first; empty if not computed
     health: dict[str, Any]
     candidates: list[dict[str, Any]]
     paper_deviations: list[str] | None  # from the paper; None: another algorithm
@@ -89,6 +91,10 @@ class Inspection:
                 for effects in self.effects
             },
             "sensitivity_unit": {effects.name: effects.unit for effects in self.effects},
+            "importance": {
+                quantity: [column._asdict() for column in columns]
+                for quantity, columns in self.importance.items()
+            },
             "health": self.health,
             "race": self.candidates,
             "departures": self.paper_deviations,
@@ -280,8 +286,14 @@ def format_bytes(size: int) -> str:
     return f"{size} bytes"
 
 
-def inspect_model(whole: StreamModel, path: str, size: int | None = None) -> Inspection:
-    """Inspect a model or fleet; `size` is its size in bytes if `path` is not its file."""
+def inspect_model(
+    whole: StreamModel, path: str, size: int | None = None, *, importance: bool = False
+) -> Inspection:
+    """Inspect a model or fleet.
+
+    `size` is its size in bytes if `path` is not its file. The `importance` of columns takes about
+    a second.
+    """
     model = get_overall_model(whole)
     members = model.learner_state.members
     network = None
@@ -317,6 +329,7 @@ def inspect_model(whole: StreamModel, path: str, size: int | None = None) -> Ins
         columns=list_columns(model),
         noise_sd=noise_sd,
         effects=compute_effects(model),
+        importance=compute_importance(model) if importance else {},
         health={**diagnostics.collect_health(model), "rejected": whole.rejected_rows},
         paper_deviations=list_paper_deviations(model),
         candidates=[

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream, open_stream
@@ -15,7 +15,7 @@ from kbnn.data.read_options import ReadOptions
 from kbnn.data.reading import BadRowWriter
 from kbnn.model.interface import StreamModel
 from kbnn.model.recursive_forecast import SequenceNotices
-from kbnn.output.writers import Writer
+from kbnn.output.writers import AddedField, Writer
 from kbnn.targets.prediction import Forecast, blank_rows, join_forecasts
 
 
@@ -56,18 +56,39 @@ def open_inference_stream(
 Notice = Callable[[str], None]
 
 
+class AddedColumns(NamedTuple):
+    """Columns after the predictions, and what computes the value that their fields read."""
+
+    fields: list[AddedField]
+    compute: Callable[[Rows, Forecast], Any]
+
+
+def join_added_columns(parts: Sequence[AddedColumns]) -> AddedColumns:
+    """Join several groups of added columns."""
+    fields = [
+        field._replace(values=lambda values, at=at, read=field.values: read(values[at]))  # type: ignore[misc]  # bound now
+        for at, part in enumerate(parts)
+        for field in part.fields
+    ]
+    return AddedColumns(
+        fields, lambda rows, forecast: [part.compute(rows, forecast) for part in parts]
+    )
+
+
 def predict_stream(
     model: StreamModel,
-    stream: Stream,
+    stream: Iterable[Rows],
     writer: Writer,
     *,
     bare: bool = False,
+    added: AddedColumns | None = None,
     on_rows: Callable[[int], None] = lambda rows: None,
     notice: Notice = lambda text: None,
 ) -> None:
     """Write the forecast of every row, in order, after its own columns unless `bare`."""
     for rows, forecast in predict_rows(model, stream, notice):
-        writer.write(forecast, None if bare else rows.original)
+        values = None if added is None else added.compute(rows, forecast)
+        writer.write(forecast, None if bare else rows.original, values)
         on_rows(len(rows.y))
 
 

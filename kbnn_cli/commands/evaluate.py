@@ -17,6 +17,7 @@ Examples:
   kbnn evaluate model.npz test.csv --report report.html --plot picture.png
   kbnn evaluate model.npz test.parquet --json
   kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
+  kbnn evaluate model.npz test.csv --metric auc --cost-fn 10 --cost-fp 1
   kbnn evaluate model.npz test.csv --horizon 24    score forecasts by step
   kbnn evaluate model.npz later.csv --learn        learn while scoring
 
@@ -35,6 +36,10 @@ def evaluate(
     learn: bool,
     horizon: int | None,
     fail_if: Sequence[str],
+    metric: str | None,
+    threshold: float | None,
+    cost_fn: float | None,
+    cost_fp: float | None,
     quantiles: tuple[float, ...],
     intervals: str | None,
     report: str | None,
@@ -53,8 +58,7 @@ def evaluate(
     """
     from kbnn.errors import UsageError
     from kbnn.metrics import conditions
-    from kbnn.metrics.figures import flatten_metrics
-    from kbnn.metrics.target_metrics import find_metrics
+    from kbnn.metrics.decision_figures import DecisionOptions
     from kbnn.workflows import (
         backtest,
         engines,
@@ -69,6 +73,9 @@ def evaluate(
 
     if horizon is not None and (fail_if or report or plot):
         raise UsageError("--horizon cannot be combined with --fail-if, --report or --plot")
+    decision = DecisionOptions(threshold, cost_fn, cost_fp)
+    if horizon is not None and (metric or any(one is not None for one in decision)):
+        raise UsageError("--horizon cannot be combined with --metric, --threshold or costs")
     if learn and horizon is not None:
         raise UsageError("--learn cannot be combined with --horizon: leave one of them out")
     if learn and intervals == "stated":
@@ -84,7 +91,8 @@ def evaluate(
     if learn:
         judged = keyed.copy_model(judged)
     judged.set_interval_mode(intervals)
-    figures = list(flatten_metrics(find_metrics(judged.task).score().metric_values()))
+    opened = evaluating.open_evaluation(judged, quantiles, decision, metric)
+    figures = evaluating.list_metric_names(opened)
     checks = [conditions.parse_check(text, figures, judged.task.targets) for text in fail_if]
     with (
         predicting.open_inference_stream(
@@ -106,6 +114,8 @@ def evaluate(
                 judged,
                 stream,
                 quantiles=quantiles,
+                decision=decision,
+                metric=metric,
                 learn=learn,
                 on_rows=on_rows,
                 notice=display.make_notifier(quiet),

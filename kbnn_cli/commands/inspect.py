@@ -73,7 +73,8 @@ def inspect(
         keyed.export_model(known, export)
     if weights_file is not None:
         model_weights.save_weights(known, weights_file)
-    found = inspecting.inspect_model(known, model, size)
+    needed = diff is None and (json or not weights)
+    found = inspecting.inspect_model(known, model, size, importance=needed)
     title = f"{model_report.format_file_name(model)}: {found.description}"
     plots = display.on_terminal() and not no_plots
     try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from time import perf_counter
 from typing import Any
 
 import typer
 
+from kbnn.option_table import LOCAL_ENGINE
 from kbnn_cli.command_options import add_command
 
 EXAMPLES = """\b
@@ -17,6 +18,8 @@ Examples:
   kbnn predict model.npz new.csv -o forecast.parquet    or .arrow, .jsonl
   tail -f log.csv | kbnn predict model.npz -   predict each row as it arrives
   kbnn predict model.npz new.csv --only-predictions --decompose
+  kbnn predict model.npz new.csv --explain     what each column contributes
+  kbnn predict model.npz pool.csv --ask 20     which 20 rows to label next
   kbnn predict model.npz --horizon 48          forecast after the last row learned
 """
 
@@ -33,7 +36,13 @@ def predict(
     quantiles: tuple[float, ...],
     intervals: str | None,
     decompose: bool,
+    explain: bool,
+    explain_text: int | None,
+    samples: int | None,
+    seed: int,
+    ask: int | None,
     only_predictions: bool,
+    digits: int | None,
     plot: str | None,
     json: bool,
     quiet: bool,
@@ -45,10 +54,19 @@ def predict(
 
     With --horizon, forecast steps after the last row learned.
     """
+    from kbnn import report
     from kbnn.errors import UsageError
     from kbnn.output.fields import OutputOptions, list_output_fields
     from kbnn.output.writers import check_name, open_writer
-    from kbnn.workflows import engines, forecast, keyed, model_report, predicting
+    from kbnn.workflows import (
+        engines,
+        explaining,
+        forecast,
+        keyed,
+        model_report,
+        predicting,
+        sampling,
+    )
     from kbnn.workflows.options import check_outputs
     from kbnn.workflows.predicting import predict_stream
     from kbnn_cli import display, result_screens
@@ -61,18 +79,45 @@ def predict(
         raise UsageError(
             "nothing to predict: name a file (or - for standard input), or add --horizon STEPS"
         )
-    if horizon is None and plot is not None:
-        raise UsageError("--plot needs --horizon: it draws a forecast")
+    if plot is not None and horizon is None and not (explain or explain_text):
+        raise UsageError(
+            "--plot needs --horizon or --explain: it draws a forecast, or why the first row has "
+            "its prediction"
+        )
+    asked = {"--explain": explain, "--explain-text": explain_text}
+    asked |= {"--samples": samples, "--ask": ask}
+    for option in (name for name, value in asked.items() if value):
+        if horizon is not None:
+            raise UsageError(f"{option} cannot be combined with --horizon: it is for given rows")
+        if engine != LOCAL_ENGINE:
+            raise UsageError(f"{option} works in this process only: leave out --engine")
     outputs = {"--output": output, "--bad-rows": reading["bad_rows"], "--plot": plot}
     check_outputs(sources, outputs, models=[model])
     check_name(output)
     model_report.check_report_paths(None, plot)
     start = perf_counter()
     known = keyed.load(model)
-    keyed.check_single_model(known, model, {"--horizon": horizon is not None})
+    single_only = {"--horizon": horizon, "--samples": samples, "--ask": ask}
+    keyed.check_single_model(
+        known, model, {name: value is not None for name, value in single_only.items()}
+    )
     single = keyed.get_overall_model(known)
     known.set_interval_mode(intervals)
     fields = list_output_fields(known.task, OutputOptions(interval, quantiles, decompose))
+    parts, explainer = [], None
+    if explain or explain_text:
+        explainer = explaining.RowExplainer(known)
+        text_columns = explain_text or 0
+        parts.append(
+            explaining.add_explanation(
+                explainer, numbers=explain, decompose=decompose, text_columns=text_columns
+            )
+        )
+    if samples is not None:
+        parts.append(sampling.add_samples(single, samples, seed))
+    if ask is not None:
+        sampling.check_independent_rows(single, "--ask")
+    ranking = None
     steps = None
     with ExitStack() as stack:
         stream, bad = None, None
@@ -88,7 +133,15 @@ def predict(
             stream, bad = stack.enter_context(opened)
         if horizon is not None:
             steps = forecast.forecast_horizon(single, horizon, stream, display.make_notifier(quiet))
-        writer = stack.enter_context(open_writer(output, fields, known.schema))
+        batches: Iterable[Any] = () if stream is None else stream
+        if ask is not None:
+            batches = list(batches)
+            ranking = sampling.rank_batches(single, batches, ask)
+            parts.append(sampling.add_ranks(ranking))
+        added = predicting.join_added_columns(parts)
+        writer = stack.enter_context(
+            open_writer(output, [*fields, *added.fields], known.schema, digits=digits)
+        )
         if steps is not None:
             writer.write(steps.forecast, forecast.build_step_columns(single, steps))
         elif stream is not None:
@@ -97,16 +150,23 @@ def predict(
             stack.enter_context(engines.use_engine(known, engine, cluster))
             predict_stream(
                 known,
-                stream,
+                batches,
                 writer,
                 bare=only_predictions,
+                added=added,
                 on_rows=on_rows,
                 notice=display.make_notifier(quiet),
             )
     if steps is not None:
         result_screens.show_forecast(single, steps, plot, terminal=output != "-" and not quiet)
+    if explainer is not None and plot is not None:
+        report.write_picture(explaining.build_waterfall(explainer), plot)
     if bad is not None:
         display.report_bad_rows(bad, "no prediction", quiet)
+    remaining = ranking.remaining[-1] if ranking is not None and len(ranking.rows) else None
+    if remaining is not None:
+        left = f"{100 * remaining:.0f} % of the variance of the function"
+        display.make_notifier(quiet)(f"the labels asked for are expected to leave {left}")
     if json:
         seconds = perf_counter() - start
         display.print_json(
@@ -116,6 +176,7 @@ def predict(
                 "rows": writer.rows,
                 "unreadable": 0 if bad is None else bad.count,
                 "intervals": known.interval_mode,
+                **({} if remaining is None else {"ask_remaining": float(remaining)}),
                 "seconds": seconds,
                 "rows_per_second": writer.rows / seconds,
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import doctest
+import json
 import logging
 import pickle
 import subprocess
@@ -27,8 +28,10 @@ from kbnn.api import arrays as array_models
 from kbnn.api import forecasts
 from kbnn.api import online_model as front
 from kbnn.api.keywords import TrainKeywords
+from kbnn.errors import UsageError
 from kbnn.option_table import FORMER_KEYWORDS
 from kbnn_cli.app import load_command
+from tests.commands import SAMPLES, trained
 from tests.commands import kbnn as command
 from tests.training_data import rows_of_classes, rows_of_numbers
 
@@ -399,3 +402,29 @@ def test_a_row_that_cannot_be_read_has_its_place_and_no_forecast() -> None:
     assert np.isnan(model.predict(asked).mean).tolist() == [False, True, False]
     with pytest.raises(kbnn.DataError, match="cannot read 'what' as a number"):
         model.predict(asked, on_error="stop")
+
+
+def test_inspection_in_python_is_that_of_the_command(tmp_path: Path) -> None:
+    path = trained(tmp_path / "m.npz", "sensors.csv", "--limit", "300", "--layers", "5")
+    model = kbnn.load(path)
+    printed = json.loads(command("inspect", path, "--json").out)
+    found = json.loads(json.dumps(model.inspect()))
+    assert printed.pop("model") == path
+    assert abs(found.pop("bytes") - printed.pop("bytes")) < 1000
+    assert found == printed
+    sizes = [column._asdict() for column in model.importance()["mean"]]
+    assert sizes == printed["importance"]["mean"]
+    assert [one["size"] for one in sizes] == sorted((one["size"] for one in sizes), reverse=True)
+    assert all(0.0 < one["error"] < one["size"] for one in sizes)
+    assert model.alarms == printed["health"]["alarm_rows"]
+    assert json.loads(json.dumps(model.candidates)) == printed["race"]
+
+
+def test_a_fleet_is_inspected_by_key(tmp_path: Path) -> None:
+    fleet = kbnn.train(
+        str(SAMPLES / "sensors.csv"), key="valve", limit=200, layers=3, model=tmp_path / "fleet"
+    )
+    assert sum(key["rows"] for key in fleet.inspect()["keys"]) == 200
+    for call in (fleet.importance, lambda: fleet.alarms, lambda: fleet.candidates):
+        with pytest.raises(UsageError, match="fleet"):
+            call()

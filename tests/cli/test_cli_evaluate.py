@@ -19,6 +19,9 @@ NUMBER_KEYS = ["rows", "skipped", "rmse", "mae", "r2", "nll", "crps", "coverage"
 NUMBER_KEYS += ["interval_width_90", "bias", "spread", "baseline_rmse", "baseline_nll"]
 CLASS_KEYS = ["rows", "skipped", "accuracy", "log_loss", "brier", "ece", "confidence"]
 CLASS_KEYS += ["baseline_accuracy", "baseline_log_loss", "baseline_brier"]
+NUMBER_KEYS += ["mape", "smape", "median_absolute_error", "approximation"]
+CLASS_KEYS += ["auc", "average_precision", "f1_macro", "mcc", "f1", "precision", "recall"]
+CLASS_KEYS += ["confusion", "approximation"]
 TIME_KEYS = ["learning", "seconds", "rows_per_second"]
 
 
@@ -178,7 +181,8 @@ def test_a_pipe_gives_what_a_file_gives(cubic: str) -> None:
             2,
             "--fail-if 'foo>3': unknown metric 'foo' (choose from rows, skipped, rmse, mae, "
             "r2, nll, crps, coverage_50, coverage_80, coverage_90, coverage_95, "
-            "interval_width_90, bias, spread, baseline_rmse, baseline_nll)",
+            "interval_width_90, bias, spread, baseline_rmse, baseline_nll, mape, smape, "
+            "median_absolute_error)",
         ),
         (["--on-error", "keep"], 2, "--on-error is stop or skip, not 'keep'"),
         (["--report", "x.pdf"], 2, "--report 'x.pdf': the name must end in .html or .htm"),

@@ -18,7 +18,7 @@ from kbnn.data.read_options import ReadOptions
 from kbnn.model.file import load
 from kbnn_cli.app import COMMANDS
 from kbnn_cli.suggestions import list_option_names
-from tests.commands import kbnn, program
+from tests.commands import SAMPLES, kbnn, program
 from tests.streams import arrow_bytes, assert_same, look
 
 
@@ -325,3 +325,19 @@ def test_why_no_column_is_left_is_said(tmp_path: Path) -> None:
     assert ran.code == 1
     why = "'p' holds values that nearly all differ"
     assert f"kbnn: no column is left to learn from: {why}. To forecast" in ran.err
+
+
+def test_a_long_run_says_that_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = SAMPLES / "cubic.csv"
+    words = {"train": ("train", sample, "-m", "m.npz"), "evaluate": ("evaluate", "m.npz", sample)}
+    words["predict"] = ("predict", "m.npz", sample, "-o", "p.csv")
+    shown = {"train": "training: ", "evaluate": "evaluating: ", "predict": "predicting: "}
+    for name, said in words.items():
+        monkeypatch.setattr("kbnn_cli.display.HEARTBEAT_SECONDS", 10.0)
+        assert "so far" not in kbnn(*said, *(["--fresh"] if name == "train" else [])).err
+        monkeypatch.setattr("kbnn_cli.display.HEARTBEAT_SECONDS", 0.0)
+        ran = kbnn(*said, *(["--fresh"] if name == "train" else []))
+        lines = [line for line in ran.err.splitlines() if " so far, " in line]
+        assert lines
+        assert all(line.startswith(f"kbnn: {shown[name]}") for line in lines)
+        assert " so far" not in kbnn(*said, "-q", *(["--fresh"] if name == "train" else [])).err

@@ -18,9 +18,11 @@ from kbnn.errors import DataError, UsageError
 from kbnn.model.model import Forecast
 from kbnn.model.settings import Settings
 from kbnn.output.fields import OutputField, OutputOptions, list_output_fields
-from kbnn.output.writers import open_writer
+from kbnn.output.writers import open_writer, round_values
 from kbnn.targets.prediction import select_rows
 from kbnn.targets.registry import make_target_type
+from tests.commands import kbnn as command
+from tests.commands import trained
 from tests.judging import numbers
 
 NUMBERS = Schema(
@@ -177,3 +179,28 @@ def test_a_full_disk_is_one_sentence() -> None:
     with pytest.raises(DataError, match=r"^/dev/full: cannot be written \(no space left on device"):
         writer.write(forecast(3))
     writer.close()
+
+
+@pytest.mark.parametrize(
+    ("digits", "rounded"), [(1, [1e3, -0.01, 0.0]), (3, [1230.0, -0.0123, 0.0])]
+)
+def test_numbers_are_rounded_to_significant_digits(digits: int, rounded: list[float]) -> None:
+    found = round_values(np.array([1234.5, -0.012345, 0.0, np.nan, np.inf]), digits)
+    assert found[:3].tolist() == rounded
+    assert np.isnan(found[3])
+    assert np.isinf(found[4])
+
+
+def test_only_predictions_are_rounded(tmp_path: Path) -> None:
+    path = trained(tmp_path / "m.npz", "cubic.csv", "--limit", "100", "--layers", "3")
+    source = tmp_path / "in.csv"
+    source.write_text("x\n1.23456789\n")
+    ran = command("predict", path, source, "--digits", "3")
+    assert ran.code == 0
+    cells = ran.out.splitlines()[1].split(",")
+    assert cells[0] == "1.23456789"
+    assert all(len(cell.strip("-").replace(".", "").lstrip("0")) <= 3 for cell in cells[1:])
+    whole = command("predict", path, source).out.splitlines()[1].split(",")
+    assert [float(cell) for cell in cells[1:]] == [float(f"{float(c):.3g}") for c in whole[1:]]
+    for wrong in ("0", "18", "x"):
+        assert command("predict", path, source, "--digits", wrong).code == 2

@@ -98,12 +98,14 @@ def test_every_page_is_listed_and_every_public_name_described() -> None:
 
 def test_every_json_key_is_documented(here: Path) -> None:
     page = SHOWN["docs/reference/json.md"]
+    command("train", "samples/load.csv", "--limit", "300", "-m", "l.npz", "-q")
     command("train", "samples/moons.csv", "--limit", "100", "-m", "c.npz", "-q")
     asked = [
         ("train", "samples/cubic_small.csv", "-m", "m.npz", "-q"),
         ("evaluate", "m.npz", "samples/cubic_small.csv", "-q"),
-        ("evaluate", "c.npz", "samples/moons.csv", "-q"),
-        ("predict", "m.npz", "samples/cubic_small.csv", "-o", "o.csv", "-q"),
+        ("evaluate", "c.npz", "samples/moons.csv", "-q", "--metric", "auc", "--cost-fn", "2"),
+        ("evaluate", "l.npz", "samples/load.csv", "-q", "--limit", "100"),
+        ("predict", "m.npz", "samples/cubic_small.csv", "-o", "o.csv", "-q", "--ask", "2"),
         ("inspect", "m.npz", "--weights"),
         ("train", "samples/moons.csv", "-m", "n.npz", "--dry-run", "-q"),
         ("inspect", "m.npz", "--diff", "m.npz"),
@@ -131,10 +133,11 @@ def test_every_documented_json_key_is_printed(here: Path) -> None:
         ("train", "keyed.csv", "-m", "fleet", "--key", "device", "-q"),
         ("train", "samples/moons.csv", "-m", "n.npz", "--dry-run", "-q"),
         ("evaluate", "m.npz", "samples/cubic.csv", "-q", "--quantiles", "0.5"),
-        ("evaluate", "c.npz", "samples/moons.csv", "-q"),
+        ("evaluate", "c.npz", "samples/moons.csv", "-q", "--metric", "auc", "--cost-fn", "2"),
+        ("evaluate", "l.npz", "samples/load.csv", "-q", "--limit", "100"),
         ("evaluate", "fleet", "keyed.csv", "-q"),
         ("evaluate", "l.npz", "samples/load.csv", "-q", "--horizon", "2", "--limit", "100"),
-        ("predict", "m.npz", "samples/cubic.csv", "-o", "o.csv", "-q"),
+        ("predict", "m.npz", "samples/cubic.csv", "-o", "o.csv", "-q", "--ask", "2"),
         ("inspect", "m.npz", "--weights"),
         ("inspect", "m.npz", "--diff", "l.npz"),
         ("inspect", "fleet"),

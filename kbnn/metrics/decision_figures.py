@@ -1,0 +1,245 @@
+"""Figures that only an evaluation computes: of labels and rankings, and of absolute errors.
+
+A model stores none of them: they need more memory than the metrics of its record. All are
+computed on the stream in bounded memory (`kbnn.metrics.class_ranking`,
+`kbnn.metrics.absolute_errors`); `approximation` lists bounds of the errors of those that are not
+exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.errors import UsageError
+from kbnn.metrics.absolute_errors import AbsoluteErrors
+from kbnn.metrics.class_metrics import ScoredClassBatch
+from kbnn.metrics.class_ranking import ClassRanking, ConfusionCounts, Estimate
+from kbnn.metrics.figures import MetricRow
+from kbnn.wording import clean_text, format_number, format_percent
+
+MAX_LISTED_CLASSES = 10
+"""Largest number of classes whose F1 is a line of the table; JSON has all of them."""
+
+
+class DecisionOptions(NamedTuple):
+    """How the label of two classes is decided, and what errors cost.
+
+    The second class is predicted from the probability `threshold` on. Without one it is the
+    threshold of least cost if a cost is given, and otherwise the more probable class is predicted.
+    """
+
+    threshold: float | None = None
+    cost_fn: float | None = None  # of a row of the second class that is predicted as the first
+    cost_fp: float | None = None
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether errors have a cost; one that is not given is 1."""
+        return self.cost_fn is not None or self.cost_fp is not None
+
+    def check(self, classes: int) -> None:
+        """Raise UsageError if there are options and not two classes."""
+        for value, option in zip(self, ("--threshold", "--cost-fn", "--cost-fp"), strict=True):
+            if value is not None and classes != 2:
+                found = f"has {classes} classes" if classes else "is a number"
+                raise UsageError(f"{option} is for two classes, and the target {found}")
+
+
+class ClassFigures:
+    """AUC, average precision, F1, MCC and the confusion matrix of classes."""
+
+    def __init__(self, decision: DecisionOptions | None = None) -> None:
+        self._decision = decision or DecisionOptions()
+        self._ranking = ClassRanking()
+        self._confusion = ConfusionCounts()
+        self._at_threshold = ConfusionCounts()
+
+    def add(self, y: FloatArray, probability: FloatArray, weight: FloatArray | None) -> None:
+        """Add rows in order: class indices (n,), NaN if unknown, and probabilities."""
+        scored = ScoredClassBatch(y, probability, weight)
+        used = None if weight is None else scored.weight
+        self._ranking.add(scored.label, scored.p, used)
+        self._confusion.add(scored.label, scored.top, used)
+        limit = self._decision.threshold
+        if limit is not None and scored.p.shape[1] == 2:
+            decided = (scored.p[:, 1] >= limit).astype(np.int64)
+            self._at_threshold.add(scored.label, decided, used)
+
+    def values(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the figures by name, those of single classes by the names of the classes."""
+        ranked = {
+            "auc": self._ranking.auc(),
+            "average_precision": self._ranking.average_precision(),
+        }
+        known = self._confusion
+        known.widen(len(names))
+        by_class = {"f1": known.f1(), "precision": known.precision(), "recall": known.recall()}
+        found: dict[str, Any] = {
+            **{name: None if one is None else one.value for name, one in ranked.items()},
+            "f1_macro": known.macro_f1(),
+            "mcc": known.mcc(),
+            **{
+                name: dict(zip(names, part.tolist(), strict=False))
+                for name, part in by_class.items()
+            },
+            "confusion": {"classes": list(names), "counts": _list_counts(known.counts)},
+            "approximation": _list_bounds(ranked),
+        }
+        decided = self._decide(names)
+        return found if decided is None else {**found, "decision": decided}
+
+    def _decide(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """Return the figures of the labels that follow from the threshold or the costs."""
+        decision = self._decision
+        if decision.threshold is None and not decision.has_costs:
+            return None
+        fn, fp = (1.0 if cost is None else cost for cost in (decision.cost_fn, decision.cost_fp))
+        limit: float | None = decision.threshold
+        known = self._at_threshold
+        if limit is None and self._ranking.classes == 2:
+            ranked = self._ranking.rank_rows(1)
+            best = ranked.best_threshold(fn, fp)
+            if best is not None:
+                limit = best.threshold
+                above = ranked.score >= limit
+                own, others = float(ranked.own[above].sum()), float(ranked.others[above].sum())
+                known = ConfusionCounts()
+                known.counts = np.array(
+                    [
+                        [float(ranked.others.sum()) - others, others],
+                        [float(ranked.own.sum()) - own, own],
+                    ]
+                )
+        known.widen(2)
+        (tn, wrong), (missed, tp) = known.counts.tolist()
+        total = tn + wrong + missed + tp
+        found = {
+            "class": names[1] if len(names) > 1 else None,
+            "threshold": limit,
+            "accuracy": (tn + tp) / total if total else None,
+            "precision": float(known.precision()[1]) if total else None,
+            "recall": float(known.recall()[1]) if total else None,
+            "f1": float(known.f1()[1]) if total else None,
+            "mcc": known.mcc(),
+            "confusion": _list_counts(known.counts),
+        }
+        if decision.has_costs:
+            found["cost"] = (fn * missed + fp * wrong) / total if total else None
+        return found
+
+    def build_rows(self, values: Mapping[str, Any]) -> list[MetricRow]:
+        """Build the lines of a table from `values`."""
+        names = values["confusion"]["classes"]
+        of = f"of {clean_text(names[1])}" if len(names) == 2 else "mean of the classes"
+        bounds = values["approximation"]
+        rows = [
+            MetricRow(
+                "AUC", format_number(values["auc"]), "0.5000", _name_bound(of, bounds, "auc")
+            ),
+            MetricRow(
+                "average precision",
+                format_number(values["average_precision"]),
+                "",
+                _name_bound(of, bounds, "average_precision"),
+            ),
+            MetricRow("F1, macro", format_number(values["f1_macro"]), "", "mean of the classes"),
+            MetricRow("MCC", format_number(values["mcc"]), "0", "correlation of the labels"),
+        ]
+        if len(names) <= MAX_LISTED_CLASSES:
+            rows += [
+                MetricRow(
+                    f"F1 of {clean_text(name)}",
+                    format_number(values["f1"][name]),
+                    "",
+                    f"precision {format_percent(values['precision'][name])}, "
+                    f"recall {format_percent(values['recall'][name])}",
+                )
+                for name in names
+                if name in values["f1"]
+            ]
+        decided = values.get("decision")
+        if decided is not None:
+            cost = f"cost {format_number(decided['cost'])} a row, " if "cost" in decided else ""
+            rows.append(
+                MetricRow(
+                    "threshold",
+                    format_number(decided["threshold"]),
+                    "",
+                    f"{clean_text(str(decided['class']))} from here on: {cost}"
+                    f"accuracy {format_percent(decided['accuracy'])}, "
+                    f"precision {format_percent(decided['precision'])}, "
+                    f"recall {format_percent(decided['recall'])}",
+                )
+            )
+        return rows
+
+
+class NumberFigures:
+    """MAPE, sMAPE, median absolute error and, for a series, MASE of one target."""
+
+    def __init__(self, *, is_series: bool = False) -> None:
+        self._errors = AbsoluteErrors()
+        self._naive = AbsoluteErrors()  # of the last value
+        self._is_series = is_series
+        self._last = np.nan
+
+    def add(self, y: FloatArray, mean: FloatArray, weight: FloatArray | None) -> None:
+        """Add rows in order: true values and forecasts; NaN is left out."""
+        known = np.isfinite(y) & np.isfinite(mean)
+        self._errors.add(y[known], mean[known], None if weight is None else weight[known])
+        if self._is_series and known.any():
+            before = np.concatenate(([self._last], y[known][:-1]))
+            kept = np.isfinite(before)
+            self._naive.add(y[known][kept], before[kept])
+            self._last = float(y[known][-1])
+
+    def values(self, names: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the figures by name; `names` of classes are ignored."""
+        median = self._errors.median()
+        found: dict[str, Any] = {
+            "mape": self._errors.mape(),
+            "smape": self._errors.smape(),
+            "median_absolute_error": None if median is None else median.value,
+        }
+        if self._is_series:
+            naive = self._naive.mean_absolute_error()
+            found["mase"] = None if naive is None else self._errors.mase(naive)
+        return {**found, "approximation": _list_bounds({"median_absolute_error": median})}
+
+    def build_rows(self, values: Mapping[str, Any]) -> list[MetricRow]:
+        """Build the lines of a table from `values`."""
+        bounds = values["approximation"]
+        rows = [
+            MetricRow(
+                "median error",
+                format_number(values["median_absolute_error"]),
+                "",
+                _name_bound("half of the errors are smaller", bounds, "median_absolute_error"),
+            ),
+            MetricRow("MAPE", format_percent(values["mape"]), "", "of rows other than 0"),
+            MetricRow("sMAPE", format_percent(values["smape"]), "", "symmetric, 0 to 200 %"),
+        ]
+        if "mase" in values:
+            remark = "1: as good as the last value"
+            rows.append(MetricRow("MASE", format_number(values["mase"]), "", remark))
+        return rows
+
+
+def _list_counts(counts: FloatArray) -> list[list[float]]:
+    """Return counts as whole numbers unless rows have weights."""
+    whole = bool(np.all(counts == np.round(counts)))
+    found: list[list[float]] = (counts.astype(np.int64) if whole else counts).tolist()
+    return found
+
+
+def _list_bounds(found: Mapping[str, Estimate | None]) -> dict[str, float]:
+    """Return bounds of the errors of figures that are not exact."""
+    return {name: one.error for name, one in found.items() if one is not None and one.error > 0.0}
+
+
+def _name_bound(remark: str, bounds: Mapping[str, float], name: str) -> str:
+    return f"{remark}, ±{format_number(bounds[name], 2)}" if name in bounds else remark
