@@ -1,8 +1,9 @@
 """Detect anomalies in a stream with a stated rate of false alarms.
 
-Each row has a value, the tail probability that the model stated before it saw the value, and the
-standardised residual. Seven components look at the row and at the rows before it. Each component
-returns a score in nats, -log of the rate at which so high a score starts on an ordinary stream:
+Each row has a value and its normal score z: the normal quantile of the probability of less than the
+value, as the model stated it before the row. The tail probability of the row is 2 Phi(-|z|). Seven
+components look at the row and at the rows before it. Each component returns a score in nats, -log
+of the rate at which so high a score starts on an ordinary stream:
 
     value      the value, against its own history
     unlikely   50-row mean of the -log tail probabilities of forecast and value
@@ -38,12 +39,12 @@ The readable version is kbnn.model.anomaly_reference, the compiled one csrc/anom
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
-from kbnn.core import kernel
+from kbnn.array_types import FloatArray, IntArray
+from kbnn.core import kernel, normal
 from kbnn.model import anomaly_reference
 from kbnn.model.anomaly_reference import (
     CLOSED,
@@ -69,9 +70,6 @@ from kbnn.model.anomaly_reference import (
     WINDOWS,
     DetectorState,
 )
-
-LOG_TAIL_FLOOR: Final = -700.0
-"""Least log tail probability of a row; a stated probability of 0 counts as this."""
 
 
 class Alert(NamedTuple):
@@ -138,8 +136,7 @@ def init_detector(
 def update_detector(
     state: DetectorState,
     value: FloatArray,
-    log_tail: FloatArray,
-    residual: FloatArray,
+    z: FloatArray,
     *,
     rate: float,
     seconds: FloatArray | None = None,
@@ -153,18 +150,16 @@ def update_detector(
         State after the rows before; it is not changed.
     value
         Observed values (n,); NaN where missing; all NaN for classes.
-    log_tail
-        Log of the two-sided tail probability 2 min(F, 1 - F) under the distribution stated before
-        the row (n,); randomised where the distribution has atoms. NaN without a forecast.
-    residual
-        (value - mean) / sd under that distribution (n,); it names the kind of an alert.
+    z
+        Normal scores (n,) under the distributions stated before the rows, as `RowScores.score`;
+        of classes, see `score_labels`. NaN without a forecast.
     rate
         False alarms per row.
     seconds
         Local time in seconds since any midnight (n,), for the season.
     missing
-        1 where the target is missing (n,); by default where `value` is NaN, for classes where
-        `log_tail` is.
+        1 where the target is missing (n,); by default where `value` is NaN, for classes where `z`
+        is.
 
     Returns
     -------
@@ -177,18 +172,17 @@ def update_detector(
     --------
     >>> x = np.random.default_rng(0).standard_normal(2000)
     >>> x[1500] = 9.0
-    >>> log_tail = np.log([math.erfc(abs(v) / math.sqrt(2.0)) for v in x])
-    >>> state, found = update_detector(init_detector(), x, log_tail, x, rate=1e-3)
+    >>> state, found = update_detector(init_detector(), x, x, rate=1e-3)
     >>> [(a.row, a.kind) for a in found.alerts if a.is_open]
     [(1500, 'spike')]
     """
     n = len(value)
     if missing is None:
-        missing = np.isnan(value if state.scalars[SCALAR.has_value] else log_tail).astype(float)
+        missing = np.isnan(value if state.scalars[SCALAR.has_value] else z).astype(float)
     rows = np.empty((n, 5))
     rows[:, 0] = np.where(np.isfinite(value), value, np.nan)
-    rows[:, 1] = -np.maximum(log_tail, LOG_TAIL_FLOOR)
-    rows[:, 2] = np.nan_to_num(np.clip(residual, -1e6, 1e6))
+    rows[:, 1] = _tail_nats(z)
+    rows[:, 2] = np.nan_to_num(z)
     rows[:, 3] = np.nan if seconds is None else seconds
     rows[:, 4] = missing
     after = DetectorState._make(part.copy() for part in state)
@@ -212,15 +206,46 @@ def update_detector(
     return after, DetectorScores(out[:, SURPRISE], out[:, SCORE], alerts)
 
 
-def measure_surprise(state: DetectorState, log_tail: FloatArray) -> FloatArray:
+def measure_surprise(state: DetectorState, z: FloatArray) -> FloatArray:
     """Return -log10 of calibrated tail probabilities (n,) without updating the detector.
 
     For `predict` on rows whose target is known: the history is that of the rows learned so far.
     """
-    c = -np.maximum(log_tail, LOG_TAIL_FLOOR)
+    c = _tail_nats(z)
     if anomaly_reference.is_calibrated(state, anomaly_reference.STATED):
         c = np.array([anomaly_reference.calibrated_tail(state, 0, x) for x in c.tolist()])
     return np.asarray(np.maximum(c, 0.0) / math.log(10.0))
+
+
+def score_labels(probability: FloatArray, label: IntArray, number: IntArray) -> FloatArray:
+    """Return the normal scores of labels (n,), all positive.
+
+    The tail probability of a label is that of the labels that are less probable, plus a share of
+    the labels that are as probable as it. The share is a hash of the row number, so that tail
+    probabilities of calibrated forecasts are uniform.
+
+    Parameters
+    ----------
+    probability
+        Predicted probabilities (n, classes).
+    label
+        Index of each row's class (n,).
+    number
+        Row numbers (n,).
+    """
+    own = np.take_along_axis(probability, label[:, None], axis=1)
+    less = np.sum(np.where(probability < own, probability, 0.0), axis=1)
+    same = np.sum(np.where(probability == own, probability, 0.0), axis=1)
+    bits = number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    u = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return -normal.lower_quantiles(np.minimum(0.5 * (less + u * same), 0.5))
+
+
+def _tail_nats(z: FloatArray) -> FloatArray:
+    """Return -log of the two-sided tail probability, -log(2 Phi(-|z|))."""
+    return np.maximum(-math.log(2.0) - normal.log_cdf(-np.abs(z)), 0.0)
 
 
 def count_bytes(state: DetectorState) -> int:

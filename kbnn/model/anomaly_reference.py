@@ -43,6 +43,15 @@ QUIET_ROWS: Final = 75.0
 SHIFT_ROWS: Final = 10.0
 """Unusual values after which a spike becomes a level shift."""
 
+UNUSUAL_NATS: Final = 3.0
+"""-log tail probability from which a value is unusual: once in 20 rows."""
+SHIFT_SD: Final = 3.0
+"""Standard errors by which the mean of residuals must differ from 0 in a level shift."""
+SHIFT_SHARE: Final = 0.5
+"""Least share of the mean in the root mean square of the residuals of a level shift."""
+WIDE_RMS: Final = 1.3
+"""Root mean square of residuals from which their variance has changed."""
+
 STATISTICS: Final = ("stated", "value", "unlikely", "season", "evidence", "movement")
 """Statistics with a history."""
 STATED, VALUE, UNLIKELY, SEASON, EVIDENCE, MOVEMENT = range(6)
@@ -172,6 +181,10 @@ def list_constants() -> FloatArray:
             RUN_MEMORY,
             QUIET_ROWS,
             SHIFT_ROWS,
+            UNUSUAL_NATS,
+            SHIFT_SD,
+            SHIFT_SHARE,
+            WIDE_RMS,
             *WEIGHTS,
         ]
     )
@@ -232,7 +245,7 @@ def _process_row(
             s[SCALAR.last_value] = value
             if is_calibrated(state, VALUE):
                 h, scores[C_VALUE], _ = _score_two_sided(state, VALUE, value)
-                is_unusual = h > 3.0
+                is_unusual = h > UNUSUAL_NATS
             else:
                 both = False
             scores[C_SEASON] = _score_season(state, value, seconds)
@@ -570,9 +583,9 @@ def _tell_kind(
         rows = int(min(row - s[SCALAR.evidence_start] + 1.0, WINDOW_ROWS))
     start = max(row - rows + 1.0, 0.0)
     mean, square = _summarize_residuals(state, rows)
-    if abs(mean) * math.sqrt(rows) > 3.0 and abs(mean) > 0.5 * math.sqrt(square):
+    if abs(mean) * math.sqrt(rows) > SHIFT_SD and abs(mean) > SHIFT_SHARE * math.sqrt(square):
         return LEVEL_SHIFT, start
-    if lead == C_MOVEMENT or math.sqrt(square) > 1.5:
+    if lead == C_MOVEMENT or math.sqrt(square) > WIDE_RMS:
         return VARIANCE, start
     return (DRIFT if lead in (C_VALUE, C_SEASON) else SUSTAINED), start
 

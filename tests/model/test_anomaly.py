@@ -19,6 +19,7 @@ from kbnn.model.anomaly import (
     count_bytes,
     init_detector,
     measure_surprise,
+    score_labels,
     update_detector,
 )
 from kbnn.model.anomaly_reference import DetectorState
@@ -33,7 +34,7 @@ def detect(
 ) -> tuple[DetectorState, DetectorScores]:
     """Run a detector on values whose forecast errors are `noise`, stated as standard normal."""
     start = init_detector(has_clock=seconds is not None, **options)
-    return update_detector(start, value, log_tail(noise), noise, rate=rate, seconds=seconds)
+    return update_detector(start, value, noise, rate=rate, seconds=seconds)
 
 
 def log_tail(noise: FloatArray) -> FloatArray:
@@ -87,7 +88,6 @@ def test_batches_do_not_change_a_bit() -> None:
         state, part = update_detector(
             state,
             value[cut],
-            log_tail(noise[cut]),
             noise[cut],
             rate=1e-3,
             seconds=seconds[cut],
@@ -109,7 +109,7 @@ def test_update_leaves_the_old_state_as_it_was() -> None:
     state = init_detector()
     before = [part.copy() for part in state]
     noise = np.random.default_rng(0).standard_normal(200)
-    update_detector(state, noise, log_tail(noise), noise, rate=1e-3)
+    update_detector(state, noise, noise, rate=1e-3)
     for a, b in zip(before, state, strict=True):
         assert np.array_equal(a, b, equal_nan=True)
 
@@ -134,7 +134,7 @@ def test_alerts_of_ordinary_rows_keep_the_rate(make: str, most: float, rate: flo
         for i in range(1, rows):
             value[i] += 0.9 * value[i - 1]
     state = init_detector(has_value=make != "class")
-    _, found = update_detector(state, value, log_tail(noise), noise, rate=rate)
+    _, found = update_detector(state, value, noise, rate=rate)
     asked = rate * rows
     assert len(opened(found)) <= most * asked + 2.0 * math.sqrt(asked)
     assert len(opened(found)) >= 0.1 * asked - 2.0
@@ -153,7 +153,9 @@ def test_surprise_without_learning_is_that_of_the_history() -> None:
     noise = np.random.default_rng(6).standard_normal(3000)
     state, _ = detect(noise, noise)
     p = np.array([0.5, 0.1, 0.01, 0.001])
-    np.testing.assert_allclose(measure_surprise(state, np.log(p)), -np.log10(p), atol=0.3)
+    np.testing.assert_allclose(
+        measure_surprise(state, stats.norm.isf(p / 2.0)), -np.log10(p), atol=0.3
+    )
 
 
 def test_history_forgets_an_earlier_scale() -> None:
@@ -242,6 +244,15 @@ def test_bets_have_mean_one_under_a_uniform_tail_probability() -> None:
         lambda c: anomaly_reference._bet_against(c) * math.exp(-c), 0.0, 500.0, limit=400
     )
     assert mean == pytest.approx(1.0, abs=0.01)  # beyond exp(-500) the mean of 1/c^2 is 0.002
+
+
+def test_labels_have_uniform_tail_probabilities() -> None:
+    rng = np.random.default_rng(10)
+    probability = rng.dirichlet([0.5, 1.0, 2.0, 2.0], 20_000)
+    probability[::3] = [0.1, 0.1, 0.4, 0.4]
+    label = np.array([rng.choice(4, p=p) for p in probability])
+    z = score_labels(probability, label, np.arange(20_000))
+    assert stats.kstest(2.0 * stats.norm.sf(z), "uniform").pvalue > 0.01
 
 
 def test_empty_batch_changes_nothing() -> None:

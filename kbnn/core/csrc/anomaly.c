@@ -410,9 +410,10 @@ static told_kind tell_kind(const kb_detector *d, double row, double threshold, c
     double start = row - (double)rows + 1.0;
     start = start > 0.0 ? start : 0.0;
     summarize_residuals(d, rows, &mean, &square);
-    if (fabs(mean) * sqrt((double)rows) > 3.0 && fabs(mean) > 0.5 * sqrt(square))
+    if (fabs(mean) * sqrt((double)rows) > d->k->shift_sd
+        && fabs(mean) > d->k->shift_share * sqrt(square))
         return (told_kind){LEVEL_SHIFT, start};
-    if (lead == C_MOVEMENT || sqrt(square) > 1.5)
+    if (lead == C_MOVEMENT || sqrt(square) > d->k->wide_rms)
         return (told_kind){VARIANCE, start};
     return (told_kind){lead == C_VALUE || lead == C_SEASON ? DRIFT : SUSTAINED, start};
 }
@@ -488,7 +489,7 @@ static void process_row(const kb_detector *d, const double *in, double threshold
                 two_sided found = score_two_sided(d, VALUE, value);
                 h = found.nats;
                 view.scores[C_VALUE] = found.score;
-                view.is_unusual = h > 3.0;
+                view.is_unusual = h > d->k->unusual_nats;
             } else {
                 both = 0;
             }

@@ -12,7 +12,8 @@ enum { KB_SCALARS = 21, KB_DETECTOR_INPUTS = 5, KB_DETECTOR_OUTPUTS = 6 };
 typedef struct {
     double memory_rows, calibrated_rows, top_share, cluster_share, least_extremal_index;
     double cluster_memory, shape_factor, most_shape, evidence_cap, repeat_floor, repeat_bet;
-    double run_memory, quiet_rows, shift_rows, weights[KB_COMPONENTS];
+    double run_memory, quiet_rows, shift_rows, unusual_nats, shift_sd, shift_share, wide_rms;
+    double weights[KB_COMPONENTS];
 } kb_detector_constants;
 
 /* The arrays of kbnn.model.anomaly_reference.DetectorState. */
