@@ -23,7 +23,9 @@ CALIBRATED_ROWS: Final = 50
 TOP_SHARE: Final = 0.1
 """Share of a history to which the tail is fitted."""
 CLUSTER_SHARE: Final = 0.02
-"""Share whose exceedances give the extremal index."""
+"""Share whose exceedances give the extremal index, and to which the far tail is fitted."""
+FAR_VALUES: Final = 10
+"""Values from which the far tail is fitted."""
 LEAST_EXTREMAL_INDEX: Final = 0.02
 CLUSTER_MEMORY: Final = 200.0
 """Exceedances over which the extremal index is averaged."""
@@ -118,10 +120,13 @@ class TailFields(NamedTuple):
     exceedances: int
     gap_sum: int  # sum of gap - 1
     gap_square_sum: int  # sum of (gap - 1)(gap - 2)
+    far_scale: int  # 0: not fitted yet
+    far_shape: int
+    far_log_top: int
 
 
-TAIL: Final = TailFields(*range(10))
-TAIL_FIELDS: Final = 10
+TAIL: Final = TailFields(*range(13))
+TAIL_FIELDS: Final = 13
 
 
 class ScalarFields(NamedTuple):
@@ -171,6 +176,7 @@ def list_constants() -> FloatArray:
             CALIBRATED_ROWS,
             TOP_SHARE,
             CLUSTER_SHARE,
+            FAR_VALUES,
             LEAST_EXTREMAL_INDEX,
             CLUSTER_MEMORY,
             SHAPE_FACTOR,
@@ -280,14 +286,28 @@ def calibrated_tail(state: DetectorState, side: int, x: float, u: float = -1.0) 
     if y > tail[TAIL.threshold]:
         if tail[TAIL.scale] <= 0.0:
             return math.log(m + 1.0)
-        excess = (y - tail[TAIL.threshold]) / tail[TAIL.scale]
-        xi = tail[TAIL.shape]
-        return float(tail[TAIL.log_top] + math.log1p(xi * excess) / xi)
+        near = _pareto_tail(
+            y - tail[TAIL.threshold], tail[TAIL.scale], tail[TAIL.shape], tail[TAIL.log_top]
+        )
+        if tail[TAIL.far_scale] <= 0.0 or y <= tail[TAIL.cluster_threshold]:
+            return near
+        far = _pareto_tail(
+            y - tail[TAIL.cluster_threshold],
+            tail[TAIL.far_scale],
+            tail[TAIL.far_shape],
+            tail[TAIL.far_log_top],
+        )
+        return min(near, far)
     held = state.history[statistic, :m]
     below, through = int(np.searchsorted(held, x)), int(np.searchsorted(held, x, side="right"))
     least, most = (m - through, m - below) if sign > 0.0 else (below, through)
     beyond = most + 1.0 if u < 0.0 else least + u * (most - least + 1.0)
     return -math.log(beyond / (m + 1.0))
+
+
+def _pareto_tail(excess: float, scale: float, shape: float, log_top: float) -> float:
+    """Return -log of the probability of an excess beyond a threshold."""
+    return float(log_top + math.log1p(shape * excess / scale) / shape)
 
 
 def _score_upper(state: DetectorState, statistic: int, x: float) -> float:
@@ -340,29 +360,40 @@ def _add_to_history(state: DetectorState, statistic: int, x: float) -> None:
 
 
 def _fit_tail(state: DetectorState, side: int) -> None:
-    """Fit the generalised Pareto tail beyond the threshold by probability-weighted moments."""
+    """Fit the tail beyond the 90 % quantile and, with enough values, beyond the 98 % quantile."""
+    m = state.counts[SIDES[side][0], HELD]
+    tail = state.tails[side]
+    k, far = max(int(TOP_SHARE * m), 2), int(CLUSTER_SHARE * m)
+    fitted = _fit_pareto(state, side, k)
+    tail[TAIL.threshold], tail[TAIL.scale], tail[TAIL.shape], tail[TAIL.log_top] = fitted
+    fitted = _fit_pareto(state, side, max(far, 1))
+    tail[TAIL.cluster_threshold] = fitted[0]
+    if far >= FAR_VALUES:
+        tail[TAIL.far_scale], tail[TAIL.far_shape], tail[TAIL.far_log_top] = fitted[1:]
+
+
+def _fit_pareto(state: DetectorState, side: int, k: int) -> tuple[float, float, float, float]:
+    """Fit the k largest values by probability-weighted moments.
+
+    Returns threshold, scale, shape and log((m+1)/(k+1)).
+    """
     statistic, sign = SIDES[side]
     m, seen = (int(v) for v in state.counts[statistic])
-    k = max(int(TOP_SHARE * m), 2)
     ordered = state.history[statistic, :m] if sign > 0.0 else -state.history[statistic, :m][::-1]
     u = float(ordered[m - k - 1])
     b0 = b1 = 0.0
     for i in range(k):
         excess = float(ordered[m - k + i]) - u
         b0 += excess
-        b1 += excess * (k - 1 - i) / (k - 1)
+        b1 += excess * (k - 1 - i) / max(k - 1, 1)
     b0, b1 = b0 / k, b1 / k
     spread = b0 - 2.0 * b1
     xi = SHAPE_FACTOR * (2.0 - b0 / spread) if spread > 0.0 else MOST_SHAPE
     xi = min(max(xi, 0.0), MOST_SHAPE)
-    tail = state.tails[side]
-    independent = tail[TAIL.extremal_index] * min(seen, MEMORY_ROWS) / m
+    independent = float(state.tails[side, TAIL.extremal_index]) * min(seen, MEMORY_ROWS) / m
     n = max(k * min(independent, 1.0), 1.0)
-    tail[TAIL.threshold] = u
-    tail[TAIL.scale] = b0 * (1.0 - xi)
-    tail[TAIL.shape] = min(xi + 1.0 / n, MOST_SHAPE)
-    tail[TAIL.log_top] = math.log((m + 1.0) / (k + 1.0))
-    tail[TAIL.cluster_threshold] = ordered[m - max(int(CLUSTER_SHARE * m), 1) - 1]
+    scale, shape = b0 * (1.0 - xi), min(xi + 1.0 / n, MOST_SHAPE)
+    return u, scale, shape, math.log((m + 1.0) / (k + 1.0))
 
 
 def _count_exceedance(state: DetectorState, side: int, x: float, held: int) -> None:

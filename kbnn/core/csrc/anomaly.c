@@ -12,7 +12,7 @@ enum { NO_EVENT, OPENED, CLOSED };
 enum { HELD, SEEN };
 enum {
     THRESHOLD, SCALE, SHAPE, LOG_TOP, CLUSTER_THRESHOLD, EXTREMAL_INDEX, ROWS_SINCE, EXCEEDANCES,
-    GAP_SUM, GAP_SQUARE_SUM
+    GAP_SUM, GAP_SQUARE_SUM, FAR_SCALE, FAR_SHAPE, FAR_LOG_TOP
 };
 enum {
     SEED, HAS_VALUE, ROW, LAST_VALUE, BETS, BETS_START, FLAT, FLAT_RUN, MISSING, MISSING_RUN,
@@ -79,6 +79,11 @@ static int is_calibrated(const kb_detector *d, int statistic)
     return d->counts[2 * statistic + HELD] >= d->k->calibrated_rows;
 }
 
+static double pareto_tail(double excess, double scale, double shape, double log_top)
+{
+    return log_top + log1p(shape * excess / scale) / shape;
+}
+
 static double calibrated_tail(const kb_detector *d, int side, double x, double u)
 {
     int statistic = SIDE_STATISTIC[side];
@@ -88,8 +93,12 @@ static double calibrated_tail(const kb_detector *d, int side, double x, double u
     if (y > tail[THRESHOLD]) {
         if (tail[SCALE] <= 0.0)
             return log((double)m + 1.0);
-        double excess = (y - tail[THRESHOLD]) / tail[SCALE], xi = tail[SHAPE];
-        return tail[LOG_TOP] + log1p(xi * excess) / xi;
+        double near = pareto_tail(y - tail[THRESHOLD], tail[SCALE], tail[SHAPE], tail[LOG_TOP]);
+        if (tail[FAR_SCALE] <= 0.0 || y <= tail[CLUSTER_THRESHOLD])
+            return near;
+        double far = pareto_tail(y - tail[CLUSTER_THRESHOLD], tail[FAR_SCALE], tail[FAR_SHAPE],
+                                 tail[FAR_LOG_TOP]);
+        return near < far ? near : far;
     }
     const double *held = d->history + statistic * d->capacity;
     int64_t below = count_below(held, m, x, 0), through = count_below(held, m, x, 1);
@@ -140,37 +149,48 @@ static void count_exceedance(const kb_detector *d, int side, double x, int64_t h
     tail[EXTREMAL_INDEX] = theta < 1.0 ? theta : 1.0;
 }
 
-static void fit_tail(const kb_detector *d, int side)
+/* Fit the tail beyond the k largest values; writes scale, shape and log((m+1)/(k+1)). */
+static double fit_pareto(const kb_detector *d, int side, int64_t k, double *scale, double *shape,
+                         double *log_top)
 {
     const kb_detector_constants *c = d->k;
     int statistic = SIDE_STATISTIC[side], up = SIDE_SIGN[side] > 0.0;
     const double *held = d->history + statistic * d->capacity;
     int64_t m = (int64_t)d->counts[2 * statistic + HELD];
     double seen = d->counts[2 * statistic + SEEN], b0 = 0.0, b1 = 0.0;
-    int64_t k = (int64_t)(c->top_share * (double)m);
-    k = k > 2 ? k : 2;
     double u = up ? held[m - k - 1] : -held[k];
     for (int64_t i = 0; i < k; i++) {
         double excess = (up ? held[m - k + i] : -held[k - 1 - i]) - u;
         b0 += excess;
-        b1 += excess * (double)(k - 1 - i) / (double)(k - 1);
+        b1 += excess * (double)(k - 1 - i) / (double)(k > 1 ? k - 1 : 1);
     }
     b0 /= (double)k, b1 /= (double)k;
     double spread = b0 - 2.0 * b1;
     double xi = spread > 0.0 ? c->shape_factor * (2.0 - b0 / spread) : c->most_shape;
     xi = xi < 0.0 ? 0.0 : xi < c->most_shape ? xi : c->most_shape;
-    double *tail = d->tails + KB_SIDE_FIELDS * side;
     double span = seen < c->memory_rows ? seen : c->memory_rows;
-    double independent = tail[EXTREMAL_INDEX] * span / (double)m;
+    double theta = d->tails[KB_SIDE_FIELDS * side + EXTREMAL_INDEX];
+    double independent = theta * span / (double)m;
     double n = (double)k * (independent < 1.0 ? independent : 1.0);
-    double shape = xi + 1.0 / (n > 1.0 ? n : 1.0);
-    int64_t top = (int64_t)(c->cluster_share * (double)m);
-    top = top > 1 ? top : 1;
-    tail[THRESHOLD] = u;
-    tail[SCALE] = b0 * (1.0 - xi);
-    tail[SHAPE] = shape < c->most_shape ? shape : c->most_shape;
-    tail[LOG_TOP] = log(((double)m + 1.0) / ((double)k + 1.0));
-    tail[CLUSTER_THRESHOLD] = up ? held[m - top - 1] : -held[top];
+    *scale = b0 * (1.0 - xi);
+    xi += 1.0 / (n > 1.0 ? n : 1.0);
+    *shape = xi < c->most_shape ? xi : c->most_shape;
+    *log_top = log(((double)m + 1.0) / ((double)k + 1.0));
+    return u;
+}
+
+static void fit_tail(const kb_detector *d, int side)
+{
+    double m = d->counts[2 * SIDE_STATISTIC[side] + HELD], unused;
+    double *tail = d->tails + KB_SIDE_FIELDS * side;
+    int64_t k = (int64_t)(d->k->top_share * m), far = (int64_t)(d->k->cluster_share * m);
+    tail[THRESHOLD] = fit_pareto(d, side, k > 2 ? k : 2, tail + SCALE, tail + SHAPE, tail + LOG_TOP);
+    if (far >= d->k->far_values)
+        tail[CLUSTER_THRESHOLD]
+            = fit_pareto(d, side, far, tail + FAR_SCALE, tail + FAR_SHAPE, tail + FAR_LOG_TOP);
+    else
+        tail[CLUSTER_THRESHOLD]
+            = fit_pareto(d, side, far > 1 ? far : 1, &unused, &unused, &unused);
 }
 
 static void add_to_history(const kb_detector *d, int statistic, double x)
