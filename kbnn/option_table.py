@@ -440,7 +440,7 @@ OPTIONS: Final = (
             splits=True),
         Option("hash", "COLUMN:N", "Hash a column with many categories into N inputs: device:32.",
             parse_hash, field="hashed", splits=True),
-        _choice("task", _TASKS, f"Set the target type: auto, {', '.join(TARGET_TYPES)}.", "TASK",
+        _choice("task", _TASKS, f"Set the target type: {', '.join(TARGET_TYPES)}.", "TASK",
             default="auto", common=True),
         Option("time", "COLUMN", "Use this column as the time, and learn from its calendar.",
             shown_default="the first column of timestamps", common=True),

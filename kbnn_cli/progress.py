@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from kbnn.errors import DataError, ReaderLeft
 from kbnn.metrics.scorecard import CurvePoint
+from kbnn.metrics.target_metrics import find_metrics
 from kbnn.model.candidates import (
     TARGET_TYPE_SELECTION_ROWS,
     compare_target_types,
@@ -218,7 +219,7 @@ def _format_place(training: Training) -> str:
 def _format_loss(training: Training) -> str:
     """Format the main metric for the bar."""
     model = training.model
-    return f", {model.task.format_headline(model.card.scores[0].metric_values())}"
+    return f", {find_metrics(model.task).format_headline(model.card.scores[0].metric_values())}"
 
 
 def _point_fields(point: CurvePoint) -> dict[str, float | None]:

@@ -238,7 +238,7 @@ def detect_anomalies(
 
 
 def score_rows(y: FloatArray, stated: FloatArray) -> FloatArray:
-    """Run the compiled version of kbnn.distributions.normal_mixture.judge."""
+    """Run the compiled version of kbnn.distributions.normal_mixture.NormalMixture.score_values."""
     return _kernel.score_rows(y, stated, kernel_constants())
 
 
@@ -264,7 +264,7 @@ def sum_in_order(sums: FloatArray, columns: list[FloatArray]) -> FloatArray:
 def update_constant(
     sums: FloatArray, y: FloatArray, weight: FloatArray, limit: float
 ) -> FloatArray:
-    """Run the compiled version of kbnn.metrics.scorecard.ConstantBaseline."""
+    """Run the compiled version of kbnn.metrics.numeric_metrics.ConstantBaseline."""
     return _kernel.update_constant(sums, y, weight, limit)
 
 

@@ -50,7 +50,7 @@ from kbnn.model.replay import ReplayState
 from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer, compute_buffer_rows
 from kbnn.model.settings import Settings
 from kbnn.plain_values import read_dataclass, read_value
-from kbnn.targets.base import TargetType
+from kbnn.targets.base import TargetType, is_valid_output_count
 
 MAX_PACKED_NUMBERS: Final = 8192
 """Largest number of weights and covariances: copying a larger state costs more than it saves."""
@@ -446,7 +446,7 @@ def check_layout(layout: PackedLayout, task: TargetType, width: int) -> None:
     config = layout.config
     fits = (
         config.observation == task.observation
-        and task.is_valid_output_count(config.outputs)
+        and is_valid_output_count(task, config.outputs)
         and task.supports_batched_kernel
     )
     if not fits or config.inputs > width:

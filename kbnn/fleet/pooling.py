@@ -48,6 +48,7 @@ from kbnn.model.replay_buffer import ReplayBuffer
 from kbnn.model.serialize import to_state
 from kbnn.model.settings import Settings
 from kbnn.plain_values import read_value
+from kbnn.targets.classification import init_class_temperature
 
 SHIFT_ROWS: Final = 32
 """Rows after which the shift of a key is measured."""
@@ -210,7 +211,9 @@ def create_pooled_model(
         ReplayBuffer(settings.keep, len(common.schema.targets)),
         tails,
         ReplayState(since=leader.learned.seen, settled=True),
-        learner.task.init_temperature(settings.robust, leader.learned.members[0].config.outputs),
+        init_class_temperature(
+            learner.task.labels, settings.robust, leader.learned.members[0].config.outputs
+        ),
     )
     model.racers = (Candidate(learner, learned),)
     return model

@@ -31,7 +31,8 @@ from kbnn.model.learner import Learner, LearnerState, LearnEvents, copy_state
 from kbnn.model.limits import ROW_EVIDENCE_LIMIT
 from kbnn.model.replay import DEFAULT_REPLAY_RATIO, REPLAY_INTERVAL_ROWS, REPLAY_ROWS, ReplayState
 from kbnn.model.settings import Settings
-from kbnn.targets.prediction import Forecast, join_forecasts
+from kbnn.targets.base import first_invalid_row
+from kbnn.targets.prediction import Forecast, join_forecasts, log_density
 from kbnn.targets.registry import find_rival_type, may_lead
 from kbnn.wording import format_number
 
@@ -140,7 +141,7 @@ def compare_target_types(
 
 def find_first_invalid_row(candidates: tuple[Candidate, ...], y: FloatArray) -> int:
     """Return the first row whose target (n, T) some candidate's target type excludes; n if none."""
-    return min([candidate.learner.task.first_invalid_row(y) for candidate in candidates])
+    return min([first_invalid_row(candidate.learner.task, y) for candidate in candidates])
 
 
 def select_valid_candidates(
@@ -221,7 +222,7 @@ def _add_evidence(
     # All candidates must be scored on the same event.
     bin_width = min(r.learner.task.zero_bin_width(r.learned.tails) for r in candidates)
     pairs = zip(candidates, forecasts, strict=True)
-    density = [r.learner.task.log_density(forecast, y, bin_width) for r, forecast in pairs]
+    density = [log_density(forecast, y, bin_width) for _, forecast in pairs]
     return tuple(
         replace(candidate, evidence=_sum_evidence(candidate.evidence, gained))
         for candidate, gained in zip(

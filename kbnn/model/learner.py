@@ -42,6 +42,7 @@ from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
 from kbnn.model.settings import Settings
 from kbnn.targets.base import CalibrationUpdate, TargetScale, TargetType
+from kbnn.targets.classification import apply_class_temperature, init_class_temperature
 from kbnn.targets.prediction import Forecast
 
 
@@ -136,8 +137,8 @@ class Learner:
     @cached_property
     def has_overstated_variance(self) -> bool:
         """Whether networks overstate their epistemic variance, as the paper's smoother does."""
-        return self.settings.covariance == "paper" and self.task.uses_scale_calibration(
-            self.settings.robust
+        return self.settings.covariance == "paper" and (
+            self.settings.robust and self.task.scaled > 0
         )
 
     @cached_property
@@ -215,7 +216,7 @@ class Learner:
         t = self.task.scaled
         scaled = y[:, :t]
         z = scaler.standardize_rows(columns[:t], scaled, np.zeros(t))
-        return self.task.standardize_targets(y, np.where(np.isnan(scaled), np.nan, z))
+        return np.where(np.isnan(scaled), np.nan, z) if t else y
 
     def _standardize_buffered_rows(
         self, columns: FloatArray, rows: BufferedRows
@@ -241,7 +242,7 @@ class Learner:
         forecast = self.task.build_forecast(
             made, scaled, self.settings.robust, learned.tails, update
         )
-        return self.task.apply_temperature(forecast, learned.sharpness, update)
+        return apply_class_temperature(forecast, learned.sharpness, update)
 
     def _create_networks(
         self, learned: LearnerState, rows: BufferedRows, outputs: int
@@ -423,7 +424,9 @@ class Learner:
                 compute_buffer_rows(width, self.settings.keep), held.y.shape[1], held
             ),
             tails=tails,
-            sharpness=self.task.init_temperature(self.settings.robust, outputs, held.y),
+            sharpness=init_class_temperature(
+                self.task.labels, self.settings.robust, outputs, held.y
+            ),
         )
         learned, events = self._create_networks(learned, held, outputs)
         return self._replay_due_rows(learned, len(held.y)), events
@@ -534,7 +537,7 @@ class Learner:
         weight = None if rows.weight is None else rows.weight[:done]
         y = y if done == stop else y[:done]
         learned, made = self._predict_and_learn(
-            learned, z, self.task.standardize_targets(y, labels), x_sd, weight
+            learned, z, labels if self.task.scaled else y, x_sd, weight
         )
         update = CalibrationUpdate(
             y, self.settings.robust, self.uses_interval_calibration, self.uses_kernel, weight

@@ -16,6 +16,7 @@ from kbnn.core.constants import HALF_90
 from kbnn.distributions.calibration import LINK_UNIT, init_calibration
 from kbnn.errors import ModelError
 from kbnn.model.replay import REPLAY_ROWS
+from kbnn.targets.classification import init_class_temperature
 from kbnn.targets.registry import TARGET_TYPES
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -198,9 +199,8 @@ def _migrate_to_v6(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, An
     for k, candidate in enumerate(header["racers"]):
         network = next(iter(candidate["networks"]), None)
         outputs = 0 if network is None else network["config"]["outputs"]
-        known = task.init_temperature(
-            network is not None and candidate["settings"]["robust"], outputs
-        )
+        mixed = network is not None and candidate["settings"]["robust"]
+        known = init_class_temperature(task.labels, mixed, outputs)
         moved[f"racer{k}/stated/sharpness"] = known
     return {**header, "racers": candidates}, moved
 

@@ -36,7 +36,15 @@ from kbnn.model.replay_buffer import (
 from kbnn.model.settings import Settings
 from kbnn.model.transaction import Transaction
 from kbnn.model.unscored_rows import UnscoredRows
-from kbnn.targets.base import ColdStart, TargetScale, TargetType, make_empty_forecast
+from kbnn.targets.base import (
+    ColdStart,
+    TargetScale,
+    TargetType,
+    displayed_scale,
+    list_noise_sds,
+    make_empty_forecast,
+    standardized_residuals,
+)
 from kbnn.targets.prediction import IN_WARMUP, Forecast, join_forecasts, select_rows, shift_forecast
 from kbnn.targets.registry import candidate_types, make_target_type, widen_target_type
 
@@ -176,7 +184,7 @@ class OnlineModel:
     def _count_unscored(self) -> Scorecard:
         """Add unscored rows to a copy of the record, which then replaces it."""
         card = self._card if isinstance(self._card, Scorecard) else self._card()
-        card.scorer = self.task
+        card.task = self.task
         unscored = self._unscored
         if unscored.rows:
             card, (rows, forecast) = card.copy(), unscored.get_rows()
@@ -200,7 +208,9 @@ class OnlineModel:
         """`tracked` if intervals are calibrated online, else `stated`; None if there are none."""
         kept = self.learner_state.tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
         moved = bool(kept.size) and not bool(np.all(kept == 1.0))
-        return self.task.interval_mode("tracked" if moved else "stated")
+        if self.task.labels:
+            return None
+        return "tracked" if moved else "stated"
 
     def set_interval_mode(self, wanted: str | None) -> None:
         """Switch calibration off if `stated` is wanted; UsageError if `tracked` is impossible."""
@@ -261,7 +271,7 @@ class OnlineModel:
         columns = self.learner_state.columns[: self.task.scaled]
         scaled = TargetScale(columns[:, scaler.CENTER], columns[:, scaler.SCALE])
         return (
-            self.task.displayed_scale(scaled, self.learner_state.tails) if len(columns) else scaled
+            displayed_scale(self.task, scaled, self.learner_state.tails) if len(columns) else scaled
         )
 
     @property
@@ -270,7 +280,7 @@ class OnlineModel:
         if self.is_warming_up:
             return []
         member = self.learner_state.members[0]
-        return self.task.noise_sd(member.noise, member.config.noise, self.target_scale)
+        return list_noise_sds(self.task, member.noise, member.config.noise, self.target_scale)
 
     @property
     def noise_shown(self) -> list[float]:
@@ -392,7 +402,7 @@ class OnlineModel:
         if not again:
             self.score_rows(placed.rows, forecast, held)
             if self._schema.lags:
-                off = self.task.standardized_residuals(placed.rows.y, forecast)
+                off = standardized_residuals(self.task, placed.rows.y, forecast)
                 self.history.record_errors(
                     np.where((forecast.status & IN_WARMUP)[:, None], np.nan, off)
                 )

@@ -38,10 +38,10 @@ from kbnn.data.lags import ERROR_WINDOW_ROWS, MAX_HISTORY_ROWS, History, Lag
 from kbnn.data.schema import Schema
 from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions import calibration
-from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.model import ensemble, scaler
 from kbnn.model.learner import Learner, LearnerState
-from kbnn.targets.base import make_empty_forecast
+from kbnn.targets.base import make_empty_forecast, supports_paths
 from kbnn.targets.prediction import Forecast, join_forecasts
 
 RANGE_MARGIN_SHARE: Final = 0.25
@@ -339,7 +339,7 @@ class SequentialPredictor:
         if self._gap:
             self._notices.report_gap(int(rows.number[0]))
         before = None
-        if not self._gap and not measured and network.learner.task.supports_paths:
+        if not self._gap and not measured and supports_paths(network.learner.task):
             before = self._history.copy()
             network.timeline.append_rows(before, slice_rows(rows, 0, len(rows.y) - 1))
         forecast = self._predict_lagged(rows)

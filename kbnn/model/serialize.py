@@ -19,7 +19,7 @@ from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.data.lags import ERROR_WINDOW_ROWS, MAX_HISTORY_ROWS, History
 from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
 from kbnn.distributions import calibration, temperature
-from kbnn.distributions.normal_mixture import PARAM_COUNT
+from kbnn.distributions.predictive import PARAM_COUNT
 from kbnn.errors import ModelError
 from kbnn.metrics.score import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
@@ -45,7 +45,8 @@ from kbnn.model.replay import ReplayState
 from kbnn.model.replay_buffer import MAX_HELD_ROWS, BufferedRows, ReplayBuffer
 from kbnn.model.settings import Settings
 from kbnn.plain_values import read_dataclass, read_value
-from kbnn.targets.base import TargetType
+from kbnn.targets.base import TargetType, is_valid_output_count
+from kbnn.targets.classification import init_class_temperature
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -242,7 +243,7 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
             and state.config.observation == task.observation,
             "scale",
         )
-        _require(task.is_valid_output_count(state.config.outputs), "outputs")
+        _require(is_valid_output_count(task, state.config.outputs), "outputs")
     learned = LearnerState(
         tuple(open_session(state) for state in states),
         columns,
@@ -292,7 +293,7 @@ def _read_temperature(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     known = _read_floats(arrays, "stated/sharpness")
     like = (
-        task.init_temperature(mixed, states[0].config.outputs)
+        init_class_temperature(task.labels, mixed, states[0].config.outputs)
         if states
         else temperature.NO_TEMPERATURE
     )

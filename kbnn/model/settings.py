@@ -18,7 +18,7 @@ from kbnn.errors import ModelError
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS
 from kbnn.model.replay import DEFAULT_REPLAY_RATIO
 from kbnn.plain_values import read_dataclass
-from kbnn.targets.base import TargetType
+from kbnn.targets.base import TargetType, choose_covariance, given_noise_var
 from kbnn.targets.registry import DEFAULT_TYPE, NUMERIC_TYPES, choose_default_type
 
 NOISE_WORDS: Final = ("auto", "constant")
@@ -200,8 +200,8 @@ class Settings:
         self, task: TargetType, inputs: int, outputs: int, target_scale: float
     ) -> Config:
         """Return the network configuration for these numbers of inputs and outputs."""
-        noise = task.given_noise_var(self.noise, target_scale)
-        suited = task.choose_covariance(outputs)
+        noise = given_noise_var(task, self.noise, target_scale)
+        suited = choose_covariance(task, outputs)
         return _build_config(self, inputs, outputs, task.observation, suited, noise)
 
     @property

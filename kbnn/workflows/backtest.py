@@ -17,7 +17,7 @@ from kbnn.data.batch import Rows, slice_rows
 from kbnn.data.dataset import Stream
 from kbnn.data.lags import History
 from kbnn.data.row_blocks import concat_rows, take_rows
-from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.errors import DataError
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import MultiStepForecast, SequenceNotices, align_history

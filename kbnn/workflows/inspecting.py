@@ -13,7 +13,13 @@ from typing import Any
 from kbnn import __version__
 from kbnn.core import kernel
 from kbnn.core.layout import layout_of
-from kbnn.metrics.verdicts import TargetSection
+from kbnn.metrics.sections import (
+    TargetSection,
+    build_target_section,
+    describe_classes,
+    describe_noise,
+    describe_target,
+)
 from kbnn.model import candidates as candidates_module
 from kbnn.model import diagnostics
 from kbnn.model.diagnostics import QuantityEffects, compute_effects
@@ -242,11 +248,11 @@ def inspect_model(whole: StreamModel, path: str, size: int | None = None) -> Ins
         path=path,
         bytes=os.path.getsize(path) if size is None else size,
         task=model.task.name,
-        description=model.task.description,
+        description=describe_target(model.task),
         targets=targets,
         classes=list(model.schema.classes),
-        facts=model.task.target_details(model.learner_state.sharpness),
-        noise=model.task.describe_noise(model.settings.noise, noise_sd),
+        facts=describe_classes(model.task, model.learner_state.sharpness),
+        noise=describe_noise(model.task, model.settings.noise, noise_sd),
         rows=whole.rows,
         skipped=whole.skipped,
         pending_labels=model.pending_rows.format_summary() if model.schema.wait else "",
@@ -266,7 +272,9 @@ def inspect_model(whole: StreamModel, path: str, size: int | None = None) -> Ins
             name: score.metric_values() for name, score in zip(targets, card.scores, strict=True)
         },
         sections=[
-            add_forecast_chart(model, model.task.build_section(score, card.summaries, at, points))
+            add_forecast_chart(
+                model, build_target_section(model.task, score, card.summaries, at, points)
+            )
             for at, (score, points) in enumerate(zip(card.scores, card.curve_points(), strict=True))
         ],
     )
@@ -323,7 +331,7 @@ def _chosen_deviations(model: OnlineModel) -> list[str]:
         f"hidden units have a noise of variance {config.hidden_noise:g}": (
             config.hidden_noise > 0.0
         ),
-        **dict.fromkeys(model.task.paper_deviations, True),
+        "class labels by probit": model.task.observation == "categorical",
         "the exact variance of sigmoids": bool(sigmoids) and not config.printed_variance,
         "tanh(a) is 2 s(2a) - 1, printed as 2 s(a) + 1": "tanh" in sigmoids,
         "outliers get less weight": config.robust,

@@ -25,11 +25,13 @@ from kbnn.core.state import init
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.metrics.scorecard import Scorecard
+from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, Verdict
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import REPLAY_ROWS
 from kbnn.model.settings import WIDE_COVARIANCE_INPUTS
+from kbnn.targets.base import max_outputs
 from kbnn.wording import format_count, format_number, format_rows
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def measure_row_seconds(model: StreamModel) -> float | None:
     )
     if width < WIDE_COVARIANCE_INPUTS:
         return None
-    config = settings.make_config(model.task, width, model.task.max_outputs, 1.0)
+    config = settings.make_config(model.task, width, max_outputs(model.task), 1.0)
     if layout_of(config).size > MAX_TRIAL_COVARIANCES:
         return None
     generator = np.random.default_rng(0)
@@ -174,12 +176,12 @@ def judge_targets(
     """
     found = []
     for at, name in enumerate(model.task.targets):
-        verdict = model.task.build_verdict(model.card.scores[at])
+        verdict = find_metrics(model.task).judge(model.card.scores[at])
         rows = 0 if held_out is None else held_out.scores[at].rows
         if held_out is None or rows < MIN_VERDICT_ROWS:
             found.append((name, _add_advice(model, verdict)))
             continue
-        frozen = model.task.build_verdict(held_out.scores[at])
+        frozen = find_metrics(model.task).judge(held_out.scores[at])
         first = f"Judged by {format_rows(rows)} held out, which the model never learned."
         frozen = replace(frozen, sentences=(first, *frozen.sentences))
         if frozen.level == "poor" and verdict.level in ("good", "fair"):
@@ -268,11 +270,12 @@ def measure_forgetting(model: OnlineModel) -> Forgetting | None:
     if model.is_warming_up or np.count_nonzero(earlier) < _MIN_SAMPLE_ROWS:
         return None
     x, y = sample.x[earlier], sample.y[earlier]
-    predicted = model.task.prediction_columns(
+    metrics = find_metrics(model.task)
+    predicted = metrics.prediction_columns(
         model.predict(Rows(x, y, sample.row[earlier].astype(np.int64))), ()
     )
-    now = model.task.errors(y, predicted)
-    then = model.task.errors(y, sample.forecast[earlier])
+    now = metrics.errors(y, predicted)
+    then = metrics.errors(y, sample.forecast[earlier])
     known = np.isfinite(now) & np.isfinite(then)
     now, then = now[known], then[known]
     if len(now) < _MIN_SAMPLE_ROWS:
@@ -283,10 +286,12 @@ def measure_forgetting(model: OnlineModel) -> Forgetting | None:
     new, old = np.ldexp(now, -power), np.ldexp(then, -power)
     more = new - old
     error = float(np.std(more)) / np.sqrt(len(more))
-    factor = MIN_ERROR_RATIO**model.task.error_power
+    factor = MIN_ERROR_RATIO**metrics.error_power
     if np.mean(new) <= factor * np.mean(old) or np.mean(more) <= MIN_STANDARD_ERRORS * error:
         return None
-    return Forgetting(*(model.task.format_error(float(np.mean(errors))) for errors in (then, now)))
+    return Forgetting(
+        *(metrics.format_error(float(np.mean(errors)), y.shape[1]) for errors in (then, now))
+    )
 
 
 def format_forgetting(found: Forgetting, *, shuffled: bool, alarms: int) -> str:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import kbnn
 from kbnn.data.batch import slice_rows
-from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.workflows.forecast import forecast_steps, make_future_rows
 
 FIRST = 33

@@ -141,7 +141,8 @@ BAD_OPTIONS = {
     "most 1e+100; not 'x'",
     "--covariance x": "--covariance is auto, paper, neuron, group, full or wide, not 'x'",
     "--group-size 0": "--group-size must be at least 1, not 0",
-    "--task x": "--task is auto, regression, classification, positive, count or amount, not 'x'",
+    "--task x": "--task is auto, regression, classification, positive, count, amount or share, "
+    "not 'x'",
     "--on-error x": "--on-error is stop or skip, not 'x'",
     "--robust maybe": "--robust is auto or off, not 'maybe'",
     "--drift maybe": "--drift is auto or off, not 'maybe'",

@@ -19,7 +19,7 @@ from kbnn.core.state import State
 from kbnn.data.batch import slice_rows
 from kbnn.data.row_blocks import concat_rows
 from kbnn.distributions.calibration import MEAN_SCALE_FACTOR
-from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD, PARAM
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD, PARAM
 from kbnn.model import recursive_forecast, scaler
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import MultiStepForecast

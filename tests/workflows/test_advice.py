@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console, RenderableType
 
+import kbnn
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import open_stream
 from kbnn.fleet.key_index import KeyScores
@@ -256,7 +257,7 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
 
 def test_classes_have_no_intervals_to_tell_of() -> None:
     for task, told in ((label_task(["a", "b"]), ""), (number_task(), ", calibrated intervals")):
-        made = Evaluation(task, number_card(1, 1), task.interval_mode("tracked"))
+        made = Evaluation(task, number_card(1, 1), None if task.labels else "tracked")
         assert result_screens.format_rows_line(made) == f"0 rows scored{told}"
         assert ("intervals" in made.to_json()) == bool(told)
 
@@ -350,3 +351,10 @@ def test_columns_are_listed_with_center_scale_and_what_is_missing() -> None:
         ["e", "number", "sd", "of", "heat", "0.0", "%"],
         ["note", "ignored", "not", "used"],
     ]
+
+
+def test_a_model_of_classes_has_no_intervals() -> None:
+    for y, mode in ((["u", "v"] * 40, None), ([0.1, 0.7] * 40, "tracked")):
+        model = kbnn.Model("y", layers=2)
+        model.learn({"x": np.arange(80.0), "y": y})
+        assert model._require_model().interval_mode == mode
