@@ -29,6 +29,7 @@ class LearnKeywords(ReadKeywords, total=False):
 
     interval: float | str | None
     quantiles: str | Sequence[float] | None
+    surprise: bool | None
     epochs: int | str | None
     shuffle: bool | None
     test_split: float | str | None
@@ -114,3 +115,4 @@ class PredictKeywords(ReadKeywords, total=False):
     interval: float | str | None
     quantiles: str | Sequence[float] | None
     decompose: bool | None
+    surprise: bool | None

@@ -39,7 +39,7 @@ The readable version is kbnn.model.anomaly_reference, the compiled one csrc/anom
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -59,17 +59,30 @@ from kbnn.model.anomaly_reference import (
     SCALAR,
     SCALARS,
     SCORE,
+    SEASON_DAYS,
     SEASON_FIELDS,
     SEASON_SLOTS,
     SIDES,
     START,
     STATISTICS,
     SURPRISE,
+    TAIL,
     TAIL_FIELDS,
     WINDOW_ROWS,
     WINDOWS,
     DetectorState,
 )
+
+_COUNTED_SCALARS: Final = [
+    SCALAR.seed,
+    SCALAR.row,
+    SCALAR.flat_run,
+    SCALAR.missing_run,
+    SCALAR.is_open,
+    SCALAR.kind,
+    SCALAR.unusual_values,
+]
+"""Scalars of a detector that are whole numbers."""
 
 
 class Alert(NamedTuple):
@@ -120,8 +133,8 @@ def init_detector(
     scalars[SCALAR.last_value] = np.nan
     scalars[SCALAR.quiet_rows] = np.inf
     tails = np.zeros((len(SIDES), TAIL_FIELDS))
-    tails[:, anomaly_reference.TAIL.cluster_threshold] = np.inf
-    tails[:, anomaly_reference.TAIL.extremal_index] = 1.0
+    tails[:, TAIL.cluster_threshold] = np.inf
+    tails[:, TAIL.extremal_index] = 1.0
     return DetectorState(
         np.zeros((len(STATISTICS), history)),
         np.zeros((len(STATISTICS), COUNT_FIELDS)),
@@ -131,6 +144,28 @@ def init_detector(
         np.zeros((2, RUN_BUCKETS, 2)),
         scalars,
     )
+
+
+def is_valid_detector(state: DetectorState, like: DetectorState) -> bool:
+    """Return whether arrays read from a file can be the state of a detector shaped as `like`."""
+    if any(part.shape != other.shape for part, other in zip(state, like, strict=True)):
+        return False
+    held, seen = state.counts.T
+    s, days = state.scalars, state.season[:, SEASON_DAYS + 1]
+    whole = np.concatenate(
+        (state.counts.ravel(), days, s[_COUNTED_SCALARS], s[SCALAR.window_counts :][:WINDOWS])
+    )
+    fits = bool(np.all((whole >= 0.0) & (whole < 2.0**53) & (whole == np.floor(whole))))
+    fits = fits and bool(np.all((held <= state.history.shape[1]) & (held <= seen)))
+    fits = fits and bool(np.all(np.isfinite(state.history)) and np.all(np.isfinite(state.windows)))
+    fits = fits and bool(s[SCALAR.has_value] == like.scalars[SCALAR.has_value])
+    fits = fits and bool(np.all(s[[SCALAR.evidence, SCALAR.flat, SCALAR.missing]] >= 0.0))
+    fits = fits and s[SCALAR.kind] < len(KINDS) and not np.isnan(s[SCALAR.quiet_rows])
+    known = np.isfinite(state.runs).all() and np.all(state.runs >= 0.0)
+    tails = state.tails
+    theta = tails[:, TAIL.extremal_index]
+    fits = fits and bool(known) and not np.any(np.isnan(tails))
+    return bool(fits and np.all((theta > 0.0) & (theta <= 1.0)))
 
 
 def update_detector(

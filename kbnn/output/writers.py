@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kbnn.data.batch import Rows
+from kbnn.data.batch import Anomalies, Rows
 from kbnn.data.schema import Schema
 from kbnn.data.values import (
     MissingSpellings,
@@ -44,14 +44,22 @@ class Writer(Closeable):
         self._fields = list(fields)
         self._leading: pa.Schema | None = None
 
-    def write(self, forecast: Forecast, batch: pa.RecordBatch | None = None) -> None:
-        """Write a block: the columns of `batch`, if any, then the predictions."""
+    def write(
+        self,
+        forecast: Forecast,
+        batch: pa.RecordBatch | None = None,
+        anomalies: Anomalies | None = None,
+    ) -> None:
+        """Write a block: the columns of `batch`, if any, then the predictions.
+
+        `anomalies` are needed if surprise is among the columns.
+        """
         if self._leading is None:
             self._leading = self._resolve_columns(
                 batch.schema if batch is not None else pa.schema([])
             )
         leading = [(field, _find_column(batch, field.name)) for field in self._leading]
-        self._write_columns(leading, [field.values(forecast) for field in self._fields])
+        self._write_columns(leading, [field.read(forecast, anomalies) for field in self._fields])
         self.rows += len(forecast.status)
 
     def _resolve_columns(self, schema: pa.Schema) -> pa.Schema:

@@ -254,6 +254,7 @@ class TrainOptions:
     predictions: str | None = None
     interval: float = 0.9  # probability between lower and upper
     quantiles: Sequence[float] = ()  # of the predictions
+    surprise: bool = False  # whether predictions have columns of surprise
     bad_rows: str | None = None
     checkpoint_every: float = 30.0  # seconds
     key: tuple[str, ...] = ()  # columns whose values choose the model of a fleet
@@ -297,6 +298,8 @@ class TrainOptions:
         )
         if self.predictions is not None:
             check_name(self.predictions)
+        elif self.surprise:
+            raise UsageError("--surprise adds columns to the predictions: add --predictions FILE")
 
     def _check_key(self) -> None:
         """Raise UsageError for invalid options of a fleet."""

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kbnn.data.batch import Rows
+from kbnn.data.batch import Anomalies, Rows, join_anomalies
 from kbnn.data.dataset import Stream, open_stream
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.reading import BadRowWriter
 from kbnn.model.interface import StreamModel
+from kbnn.model.model import OnlineModel
+from kbnn.model.monitor import judge_rows
 from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.output.writers import Writer
 from kbnn.targets.prediction import Forecast, blank_rows, join_forecasts
@@ -28,15 +30,16 @@ def open_inference_stream(
     bad_rows: str | None = None,
     na: Sequence[str] = (),
     learn: bool = False,
+    surprise: bool = False,
     **how: Any,
 ) -> Iterator[tuple[Stream, BadRowWriter]]:
     """Open the sources with the model's schema; yield the stream and the writer of bad rows.
 
     The schema is frozen unless the model is to `learn`; then categories and classes may be added.
     `how` are further fields of `ReadOptions`. If the model has lags of its targets, target columns
-    are read whenever they are present, because later rows depend on them.
+    are read whenever they are present, because later rows depend on them; likewise for `surprise`.
     """
-    if any(lag.column in model.schema.targets for lag in model.schema.lags):
+    if surprise or any(lag.column in model.schema.targets for lag in model.schema.lags):
         how["target_may_be_absent"] = not how.get("use_target", True)
         how["use_target"] = True
     schema = model.schema.copy()
@@ -62,18 +65,36 @@ def predict_stream(
     writer: Writer,
     *,
     bare: bool = False,
+    surprise: bool = False,
     on_rows: Callable[[int], None] = lambda rows: None,
     notice: Notice = lambda text: None,
 ) -> None:
-    """Write the forecast of every row, in order, after its own columns unless `bare`."""
+    """Write the forecast of every row, in order, after its own columns unless `bare`.
+
+    `surprise`: also how unlikely its target was, where it is there.
+    """
     for rows, forecast in predict_rows(model, stream, notice):
-        writer.write(forecast, None if bare else rows.original)
+        anomalies = _judge_rows(model, rows, forecast) if surprise else None
+        writer.write(forecast, None if bare else rows.original, anomalies)
         on_rows(len(rows.y))
 
 
-def collect_forecasts(model: StreamModel, stream: Stream, notice: Notice) -> Forecast:
-    """Return the forecasts of all rows, in order."""
-    return join_forecasts([forecast for _, forecast in predict_rows(model, stream, notice)])
+def collect_forecasts(
+    model: StreamModel, stream: Stream, notice: Notice, surprise: bool = False
+) -> tuple[Forecast, Anomalies | None]:
+    """Return the forecasts of all rows, in order, and their surprise if it is requested."""
+    parts, found = [], []
+    for rows, forecast in predict_rows(model, stream, notice):
+        parts.append(forecast)
+        anomalies = _judge_rows(model, rows, forecast) if surprise else None
+        found.append((len(rows.y), anomalies))
+    return join_forecasts(parts), join_anomalies(found, len(model.task.targets))
+
+
+def _judge_rows(model: StreamModel, rows: Rows, forecast: Forecast) -> Anomalies:
+    """Compute surprise and PIT of predicted rows; a fleet has no monitor."""
+    monitor = model.monitor if isinstance(model, OnlineModel) else None
+    return judge_rows(monitor, model.task, rows, forecast)
 
 
 def predict_rows(

@@ -248,7 +248,15 @@ class Training:
         check_network_size(settings, self.stream.schema)
         self.model = model or self._create_model(settings, self.stream.schema.copy())
         self.tally_before = RowTally.from_model(self.model)
+        if self.options.surprise:
+            self._start_monitor("--surprise")
         self.ready = True
+
+    def _start_monitor(self, flag: str) -> None:
+        """Monitor the rows of the run; UsageError for a fleet, whose models have no monitor."""
+        if not isinstance(self.model, OnlineModel):
+            raise UsageError(f"{flag} needs a single model: a fleet has no anomaly detectors")
+        self.model.start_monitor()
 
     def _create_model(self, settings: Settings, schema: Schema) -> StreamModel:
         if self.options.key:
@@ -302,6 +310,7 @@ class Training:
                 tuple(self.options.quantiles),
                 outlier=self.model.settings.robust,
                 open=True,
+                surprise=self.options.surprise,
             ),
         )
         self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
@@ -411,7 +420,8 @@ class Training:
             if text is not None:
                 self.listener.on_notice(text)
         if self._writer is not None and not again:
-            self._writer.write(one.forecast, leading_columns(rows, self.model.task, self.model.key))
+            leading = leading_columns(rows, self.model.task, self.model.key)
+            self._writer.write(one.forecast, leading, one.anomalies)
             self.seconds.save += perf_counter() - learned
         self.listener.on_progress(self, points)
 

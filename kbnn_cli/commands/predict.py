@@ -33,6 +33,7 @@ def predict(
     quantiles: tuple[float, ...],
     intervals: str | None,
     decompose: bool,
+    surprise: bool,
     only_predictions: bool,
     plot: str | None,
     json: bool,
@@ -61,6 +62,8 @@ def predict(
         raise UsageError(
             "nothing to predict: name a file (or - for standard input), or add --horizon STEPS"
         )
+    if horizon is not None and surprise:
+        raise UsageError("--surprise cannot be combined with --horizon: leave one of them out")
     if horizon is None and plot is not None:
         raise UsageError("--plot needs --horizon: it draws a forecast")
     outputs = {"--output": output, "--bad-rows": reading["bad_rows"], "--plot": plot}
@@ -69,10 +72,12 @@ def predict(
     model_report.check_report_paths(None, plot)
     start = perf_counter()
     known = keyed.load(model)
-    keyed.check_single_model(known, model, {"--horizon": horizon is not None})
+    asked = {"--horizon": horizon is not None, "--surprise": surprise}
+    keyed.check_single_model(known, model, asked)
     single = keyed.get_overall_model(known)
     known.set_interval_mode(intervals)
-    fields = list_output_fields(known.task, OutputOptions(interval, quantiles, decompose))
+    wanted = OutputOptions(interval, quantiles, decompose, surprise=surprise)
+    fields = list_output_fields(known.task, wanted)
     steps = None
     with ExitStack() as stack:
         stream, bad = None, None
@@ -83,6 +88,7 @@ def predict(
                 notice=display.make_notifier(quiet),
                 **reading,
                 use_target=False,
+                surprise=surprise,
                 original=not only_predictions and horizon is None,
             )
             stream, bad = stack.enter_context(opened)
@@ -100,6 +106,7 @@ def predict(
                 stream,
                 writer,
                 bare=only_predictions,
+                surprise=surprise,
                 on_rows=on_rows,
                 notice=display.make_notifier(quiet),
             )

@@ -12,9 +12,8 @@ from scipy.signal import lfilter
 
 import kbnn
 from kbnn.data.batch import LearnResult, Rows
-from kbnn.distributions import dispatch
-from kbnn.model.anomaly import score_labels
 from kbnn.model.model import OnlineModel
+from kbnn.model.monitor import score_targets
 
 Floats = NDArray[np.float64]
 ROW_SECONDS = 300.0
@@ -114,18 +113,13 @@ def state_rows(made: Made) -> Stated:
     """Learn a stream with a model; return what it stated of each row before the row."""
     batches: list[tuple[Rows, LearnResult]] = []
     with record_batches(batches):
-        kbnn.Model("y", **made.options).learn(made.table)
+        model = kbnn.Model("y", **made.options)
+        model.learn(made.table)
     values, scores = [], []
+    task = model._require_single_model().task
     for rows, (forecast, *_) in batches:
-        y = rows.y[:, 0]
-        if forecast.probability.shape[1]:
-            label, values_of = np.nan_to_num(y).astype(np.int64), np.full(len(y), np.nan)
-            label = np.minimum(label, forecast.probability.shape[1] - 1)
-            z = score_labels(forecast.probability, label, rows.number)
-        else:
-            values_of, z = y, dispatch.judge(y, forecast.stated[:, 0]).score
-        values.append(values_of)
-        scores.append(z)
+        values.append(np.full(len(rows.y), np.nan) if task.labels else rows.y[:, 0])
+        scores.append(score_targets(task, rows.y, rows.number, forecast)[0][:, 0])
     rows_seen = len(made.table["y"])
     clock = ROW_SECONDS * np.arange(rows_seen, dtype=np.float64) if "time" in made.table else None
     return Stated(np.concatenate(values), np.concatenate(scores), clock)

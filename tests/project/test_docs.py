@@ -159,15 +159,15 @@ def test_the_arrays_of_a_model_file_are_those_documented(here: Path) -> None:
         ("samples/load.csv", "--limit", "100"),
         ("wide.csv",),
         ("late.csv", "--id", "id", "--target", "y"),
+        ("samples/sensors.csv", "--limit", "100", "--predictions", "p.csv", "--surprise"),
     ):
         assert command("train", *words, "-m", "m.npz", "--fresh", "-q").code == 0
         with zipfile.ZipFile(here / "m.npz") as file:
             names = [name.removesuffix(".npy") for name in file.namelist()]
         header = set(names) - {"header.json"}
-        found |= {
-            re.sub(r"network\d+", "network<k>", re.sub(r"racer\d+", "racer<r>", name))
-            for name in header
-        }
+        for part, letter in (("racer", "r"), ("network", "k"), ("detector", "j")):
+            header = {re.sub(rf"{part}\d+", f"{part}<{letter}>", name) for name in header}
+        found |= header
     page = SHOWN["docs/reference/model_file.md"]
     documented: set[str] = set()
     for cell in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE):
