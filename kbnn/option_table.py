@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from kbnn.core import activations
 from kbnn.core.config import Covariance
@@ -39,6 +39,9 @@ from kbnn.model.settings import (
 )
 from kbnn.targets.registry import TARGET_TYPES
 
+if TYPE_CHECKING:
+    from kbnn.model.monitor import AlertRate
+
 ColumnNames = str | int | Sequence[str | int]
 """One or several names of columns; in pandas they may be numbers."""
 
@@ -56,11 +59,12 @@ NETWORK: Final = "Network"
 FLEET: Final = "Fleet"
 READING: Final = "Reading"
 OUTPUT: Final = "Output"
+ALERTS: Final = "Alerts"
 CLUSTER: Final = "Cluster"
 HELP: Final = "Help"
 GROUPS: Final = (
     *(ARGUMENTS, GENERAL, MODEL, COLUMNS, LEARNING, NETWORK),
-    *(FLEET, READING, OUTPUT, CLUSTER, HELP),
+    *(FLEET, READING, OUTPUT, ALERTS, CLUSTER, HELP),
 )
 """The groups of options in the order in which help and documentation show them."""
 
@@ -163,6 +167,13 @@ def parse_hash(value: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
     from kbnn.data.read_options import parse_hash_options
 
     return parse_hash_options(parse_names(value))
+
+
+def parse_rate(value: float | str) -> AlertRate:
+    """Parse a rate of false alarms: 1e-3 per row, or 1/week."""
+    from kbnn.model.monitor import parse_alert_rate
+
+    return parse_alert_rate(value)
 
 
 def choose_word(words: Sequence[str], **stored: str) -> Callable[[str], str]:
@@ -568,6 +579,8 @@ OPTIONS: Final = (
         Option("fail_if", "CONDITION",
             "Exit with code 3 if this holds: 'rmse>3', 'coverage_90<85%' (repeatable).",
             parse_names, repeats=True, commands="evaluate"),
+        Option("fail_if", "CONDITION", "Exit with code 3 if this holds: 'alerts>0' (repeatable).",
+            parse_names, repeats=True),
     ),
     *_declare(OUTPUT, "run",
         Option("predictions", "FILE",
@@ -582,6 +595,12 @@ OPTIONS: Final = (
         Option("surprise", "",
             "Add surprise, -log10 of the row's tail probability, and its pit.",
             commands="train predict"),
+    ),
+    *_declare(ALERTS, "run",
+        Option("alerts", "FILE", "Write each anomaly as it is detected; - is stdout.", common=True),
+        Option("alert_rate", "RATE",
+            "Set the rate of false alarms: 1e-3 per row, or 1/week with a time column.",
+            parse_rate, shown_default="0.001"),
     ),
     *_declare(OUTPUT, "call",
         Option("intervals", "|".join(INTERVAL_MODES),

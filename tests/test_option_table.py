@@ -13,6 +13,7 @@ import pytest
 
 from kbnn.data.read_options import ReadOptions
 from kbnn.errors import ArgumentError, UsageError
+from kbnn.model.monitor import AlertRate
 from kbnn.model.settings import Settings
 from kbnn.option_table import GROUPS, OPTIONS, Option, list_keywords, list_options
 from kbnn.workflows.options import TrainOptions, build_train_options
@@ -76,6 +77,10 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--predictions p.csv": ("predictions", "p.csv"),
         "--interval 0.8": ("interval", 0.8),
         "--surprise": ("surprise", True),
+        "--alerts a.csv": ("alerts", "a.csv"),
+        "--alert-rate 1e-4": ("alert_rate", AlertRate(1e-4)),
+        "--alert-rate 2/day": ("alert_rate", AlertRate(2.0, "day")),
+        "--fail-if alerts>0": ("fail_if", ("alerts>0",)),
         "--log l.jsonl": ("log", "l.jsonl"),
         "--dry-run": ("dry_run", True),
         "--preset paper": ("preset", "paper"),

@@ -103,6 +103,8 @@ class TrainKeywords(LearnKeywords, ModelKeywords, total=False):
     common: bool | None  # former name
     max_open_models: int | str | None
     open: int | str | None  # former name
+    alerts: str | None
+    alert_rate: float | str | None
 
 
 class StepKeywords(ModelKeywords, ReadKeywords, total=False):

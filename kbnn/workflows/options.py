@@ -25,6 +25,7 @@ from kbnn.errors import KbnnError, UsageError
 from kbnn.fleet.fleet import FLEET_DEFAULTS
 from kbnn.fleet.store import MODELS_FILE, is_fleet
 from kbnn.model import file as modelfile
+from kbnn.model.monitor import AlertRate
 from kbnn.model.settings import PRESETS, IncompatibleOptionsError, Settings
 from kbnn.option_table import (
     LOCAL_ENGINE,
@@ -32,6 +33,7 @@ from kbnn.option_table import (
     list_keywords,
     parse_keywords,
 )
+from kbnn.output.alerts import check_alert_name
 from kbnn.output.writers import check_name
 from kbnn.targets.base import max_outputs
 from kbnn.targets.registry import make_target_type, requested_numeric_type
@@ -255,6 +257,8 @@ class TrainOptions:
     interval: float = 0.9  # probability between lower and upper
     quantiles: Sequence[float] = ()  # of the predictions
     surprise: bool = False  # whether predictions have columns of surprise
+    alerts: str | None = None
+    alert_rate: AlertRate | None = None  # None: as the model has it, or the default
     bad_rows: str | None = None
     checkpoint_every: float = 30.0  # seconds
     key: tuple[str, ...] = ()  # columns whose values choose the model of a fleet
@@ -292,6 +296,7 @@ class TrainOptions:
             {
                 "--model": self.model,
                 "--predictions": self.predictions,
+                "--alerts": self.alerts,
                 "--bad-rows": self.bad_rows,
                 **(also_written or {}),
             },
@@ -300,6 +305,19 @@ class TrainOptions:
             check_name(self.predictions)
         elif self.surprise:
             raise UsageError("--surprise adds columns to the predictions: add --predictions FILE")
+        self._check_alerts()
+
+    def _check_alerts(self) -> None:
+        """Raise UsageError for invalid options of alerts."""
+        if self.alerts is None:
+            if self.alert_rate is not None:
+                raise UsageError("--alert-rate sets the rate of alerts: add --alerts FILE")
+            return
+        check_alert_name(self.alerts)
+        if self.alerts == self.predictions == "-":
+            raise UsageError("--alerts - and --predictions - cannot both go to standard output")
+        if self.read.shuffle:
+            raise UsageError("--alerts needs the rows in their order: leave out --shuffle")
 
     def _check_key(self) -> None:
         """Raise UsageError for invalid options of a fleet."""
