@@ -16,6 +16,7 @@ from rich.text import Text
 
 from kbnn.metrics.sections import describe_target
 from kbnn.metrics.target_metrics import build_metric_table, find_metrics
+from kbnn.model.ensemble import describe_member
 from kbnn.model.replay_buffer import WARM_UP_ROWS
 from kbnn.option_table import LOCAL_ENGINE
 from kbnn.wording import clean_page, clean_text, format_count, format_number, format_rows
@@ -194,7 +195,7 @@ def schema_parts(model: StreamModel) -> Iterator[RenderableType]:
         columns.add_row(Text(clean_text(column.name)), kind, Text(clean_text(role)))
     yield columns
     yield Text()
-    layers = ",".join(map(str, get_overall_model(model).learner.settings.hidden)) or "none"
+    layers = " + ".join(map(describe_member, get_overall_model(model).networks))
     yield Text(
         f"{describe_target(model.task)} from {len(schema.features)} "
         f"{'feature' if len(schema.features) == 1 else 'features'}; layers {layers}"

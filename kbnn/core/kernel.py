@@ -176,6 +176,22 @@ def predict_arrays(state: State, x: FloatArray, x_var: FloatArray | None = None)
     return open_session(state).predict(x, x_var)
 
 
+def follow_weights(
+    scores: FloatArray,
+    mean: FloatArray,
+    var: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    scale: FloatArray,
+    benefit: FloatArray,
+    used: FloatArray,
+    rows: float,
+    limits: tuple[float, float, float, float, float, float],
+) -> None:
+    """Run the compiled version of kbnn.model.ensemble.follow_weights."""
+    _kernel.follow_weights(scores, mean, var, y, weight, scale, benefit, used, rows, limits)
+
+
 def scale_rows(
     columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray
 ) -> tuple[FloatArray, FloatArray, bool]:

@@ -1,8 +1,7 @@
 """Make distribution objects from the parameters of forecasts.
 
 The field `kind` of a row says which distribution its parameters describe. Rows of one stream may
-have different distributions, because the target type may change during learning. A further axis
-of the parameters holds the members of a mixture (kbnn.distributions.mixture).
+have different distributions, because the target type may change during learning.
 """
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ from kbnn.array_types import BoolArray, FloatArray
 from kbnn.distributions.hurdle import Hurdle
 from kbnn.distributions.log_link import LogLink
 from kbnn.distributions.logit_link import LogitLink
-from kbnn.distributions.mixture import MixtureDistribution
 from kbnn.distributions.negative_binomial import NegativeBinomial
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import (
     PARAM,
-    PARAM_COUNT,
     PredictiveDistribution,
     RowScores,
 )
@@ -32,10 +29,7 @@ DISTRIBUTIONS: Final[dict[int, type[PredictiveDistribution]]] = {
 
 
 def read_distribution(rows: FloatArray) -> PredictiveDistribution:
-    """Return the distributions with parameters (n, fields), or (n, K, fields + 1) of mixtures."""
-    if rows.ndim == 3:
-        members = read_distribution(rows[..., :PARAM_COUNT].reshape(-1, PARAM_COUNT))
-        return MixtureDistribution(members, rows[..., PARAM_COUNT])
+    """Return the distributions with parameters (n, fields)."""
     kinds = rows[:, PARAM.kind]
     first = kinds.item(0) if len(rows) else NormalMixture.code
     if np.count_nonzero(kinds == first) == len(rows):

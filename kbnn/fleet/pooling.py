@@ -205,7 +205,7 @@ def create_pooled_model(
             for member in leader.learned.members
         ),
         leader.learned.columns.copy(),
-        np.zeros(len(leader.learned.members)),
+        leader.learned.pool,
         leader.learned.seen,
         0,
         ReplayBuffer(settings.keep, len(common.schema.targets)),
@@ -214,6 +214,8 @@ def create_pooled_model(
         init_class_temperature(
             learner.task.labels, settings.robust, leader.learned.members[0].config.outputs
         ),
+        leader.learned.specs,
+        leader.learned.bins,
     )
     model.racers = (Candidate(learner, learned),)
     return model

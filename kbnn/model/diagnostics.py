@@ -26,6 +26,7 @@ from kbnn.data.schema import Place
 from kbnn.distributions.temperature import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
+from kbnn.model.encoding import encode_inputs, find_active_slopes
 from kbnn.model.learner import LearnerState
 from kbnn.model.model import OnlineModel
 
@@ -140,7 +141,10 @@ def _apply_chain_rule(
                 for by in (-DIFFERENCE_STEP_SD, DIFFERENCE_STEP_SD)
             )
             gain.append((high - low) / (2.0 * DIFFERENCE_STEP_SD))
-        parts.append(compute_sensitivity(state, z, np.stack(gain, axis=2)))
+        bins = learned.bins[at]
+        seen, _ = encode_inputs(bins, z, None)
+        components = find_active_slopes(bins, z)
+        parts.append(compute_sensitivity(state, seen, np.stack(gain, axis=2), components))
     slopes, sds, sizes = (np.stack(part) for part in zip(*parts, strict=True))
     return Sensitivity(slopes.sum(axis=0), sds.sum(axis=0), sizes.sum(axis=0))
 

@@ -24,6 +24,7 @@ from kbnn.metrics.samples import choose_sample_rows
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import candidates, scaler
 from kbnn.model.candidates import Candidate, EliminatedCandidate
+from kbnn.model.ensemble import Member, make_equal_weights
 from kbnn.model.learner import Learner, LearnerState
 from kbnn.model.monitor import (
     DEFAULT_ALERT_RATE,
@@ -50,6 +51,7 @@ from kbnn.targets.base import (
     displayed_scale,
     list_noise_sds,
     make_empty_forecast,
+    max_outputs,
     standardized_residuals,
 )
 from kbnn.targets.prediction import IN_WARMUP, Forecast, join_forecasts, select_rows, shift_forecast
@@ -86,7 +88,7 @@ class OnlineModel:
         nothing = LearnerState(
             (),
             scaler.blank_columns(0),
-            np.zeros(settings.ensemble),
+            make_equal_weights(1),
             0,
             0,
             ReplayBuffer(MAX_HELD_ROWS, targets),
@@ -161,7 +163,7 @@ class OnlineModel:
         came_late = np.array([place.column in late for place in layout], np.float64)
         waves = self._schema.cycle_columns
         cycles = np.array([place.column in waves for place in layout], np.float64)
-        return Learner(settings, task, indicators, came_late, cycles)
+        return Learner(settings, task, indicators, came_late, cycles, bool(self._schema.lags))
 
     @property
     def learner(self) -> Learner:
@@ -176,6 +178,13 @@ class OnlineModel:
     @learner_state.setter
     def learner_state(self, learned: LearnerState) -> None:
         self.racers = (replace(self.racers[0], learned=learned),)
+
+    @property
+    def networks(self) -> tuple[Member, ...]:
+        """The networks of the leader, or those that it will start with."""
+        return self.learner_state.specs or self.settings.list_members(
+            self._schema.width, max_outputs(self.task), bool(self._schema.lags)
+        )
 
     @property
     def alarms(self) -> list[int]:
@@ -571,7 +580,7 @@ class OnlineModel:
             if settled
             else candidate_types(self._schema, held.rows().y)
         )
-        for settings in self.settings.list_candidates(kinds, held.rows().x.shape[1]):
+        for settings in self.settings.list_candidates(kinds):
             same = settings.kind == self.learner.settings.kind
             learner = self.make_learner(settings, self.task if same else None)
             started.append(

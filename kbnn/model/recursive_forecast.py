@@ -39,7 +39,7 @@ from kbnn.data.schema import Schema
 from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions import calibration
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
-from kbnn.model import ensemble, scaler
+from kbnn.model import scaler
 from kbnn.model.learner import Learner, LearnerState
 from kbnn.targets.base import make_empty_forecast, supports_paths
 from kbnn.targets.prediction import Forecast, join_forecasts
@@ -186,7 +186,7 @@ class ForecastPath:
 
     def __init__(self, network: ForecastContext, histories: Sequence[History], most: int) -> None:
         learned = network.learned
-        self._weights = ensemble.mixture_weights(learned.log_weight)
+        self._weights = learned.pool.weight
         self._width = learned.tails[0, calibration.MEAN_SCALE_FACTOR]
         self._members = [
             _MemberPath(network, open_belief(member.state()), histories, most)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.distributions.categorical import Categorical
 from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.mixture import join_params, stack_members
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 
 IN_WARMUP = 16
@@ -29,7 +28,6 @@ class Forecast(NamedTuple):
     outlier: FloatArray  # (n,) probability that the target was an outlier, NaN if not requested
     status: IntArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED, HELD
     stated: FloatArray  # (n, targets, fields) parameters, see kbnn.distributions.dispatch
-    """Mixtures of K members have the parameters (n, targets, K, fields + 1)."""
 
 
 def select_rows(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:
@@ -54,7 +52,7 @@ def make_missing_forecast(rows: int, numbers: int) -> Forecast:
 def shift_forecast(forecast: Forecast, base: FloatArray) -> Forecast:
     """Add `base` (n, targets) to forecasts of real targets."""
     stated = forecast.stated.copy()
-    stated[..., PARAM.place] += base if stated.ndim == 3 else base[..., None]
+    stated[..., PARAM.place] += base
     return forecast._replace(mean=forecast.mean + base, stated=stated)
 
 
@@ -62,47 +60,17 @@ def join_forecasts(parts: Sequence[Forecast]) -> Forecast:
     """Concatenate forecasts; classes unknown to earlier rows get probability 0."""
     if len(parts) == 1:
         return parts[0]
-    *columns, stated = zip(*parts, strict=True)
+    columns = list(zip(*parts, strict=True))
     at = Forecast._fields.index("probability")
     classes = {part.shape[1] for part in columns[at]}
     if len(classes) > 1:
         columns[at] = tuple(_pad_probability(known, max(classes)) for known in columns[at])
-    return Forecast._make([*map(np.concatenate, columns), join_params(stated)])
+    return Forecast._make(map(np.concatenate, columns))
 
 
 def _pad_probability(probability: FloatArray, classes: int) -> FloatArray:
     missing = classes - probability.shape[1]
     return np.pad(probability, ((0, 0), (0, missing))) if missing else probability
-
-
-def mix_forecasts(parts: Sequence[Forecast], weight: FloatArray) -> Forecast:
-    """Mix the forecasts of K models for the same rows, with weights (n, K) that sum to 1.
-
-    The sd combines the sds of the members and the distance of their means, which is epistemic.
-    Class probabilities are averaged. The status is that of the first member.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    classes = max(part.probability.shape[1] for part in parts)
-    each = weight.T[..., None]  # (K, n, 1)
-
-    def average(values: list[FloatArray]) -> FloatArray:
-        return np.asarray(np.sum(np.where(each > 0.0, each * np.stack(values), 0.0), axis=0))
-
-    mean = average([part.mean for part in parts])
-    between = average([(part.mean - mean) ** 2 for part in parts])
-    function_var = average([part.function_sd**2 for part in parts]) + between
-    noise_var = average([part.noise_sd**2 for part in parts])
-    return Forecast(
-        mean,
-        np.sqrt(average([part.sd**2 for part in parts]) + between),
-        np.sqrt(function_var),
-        np.sqrt(noise_var),
-        average([_pad_probability(part.probability, classes) for part in parts]),
-        average([part.outlier[:, None] for part in parts])[:, 0],
-        parts[0].status,
-        stack_members([part.stated for part in parts], weight),
-    )
 
 
 IMPOSSIBLE_PENALTY_NATS: Final = 50.0

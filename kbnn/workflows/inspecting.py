@@ -23,9 +23,16 @@ from kbnn.metrics.sections import (
 from kbnn.model import candidates as candidates_module
 from kbnn.model import diagnostics
 from kbnn.model.diagnostics import QuantityEffects, compute_effects
+from kbnn.model.ensemble import describe_member, estimate_row_cost
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
-from kbnn.wording import clean_text, format_count, format_number, format_rows
+from kbnn.wording import (
+    clean_text,
+    format_count,
+    format_number,
+    format_percent,
+    format_rows,
+)
 from kbnn.workflows.forecast import add_forecast_chart
 from kbnn.workflows.keyed import get_overall_model
 
@@ -48,7 +55,8 @@ class Inspection:
     skipped: int
     pending_labels: str  # rows without their target so far, in words; empty without --id
     settings: dict[str, Any]
-    network: dict[str, Any] | None  # None while the model is warming up
+    network: dict[str, Any] | None  # the first network; None while the model is warming up
+    networks: list[dict[str, Any]]  # every network, also those dropped
     columns: list[dict[str, Any]]
     noise_sd: dict[str, float]
     effects: list[QuantityEffects]
@@ -73,6 +81,7 @@ class Inspection:
             "skipped": self.skipped,
             "settings": self.settings,
             "network": self.network,
+            "networks": self.networks,
             "columns": self.columns,
             "noise_sd": self.noise_sd,
             "sensitivity": {
@@ -102,14 +111,13 @@ class Inspection:
         found = [("task", self.description)]
         found += self.facts
         settings, network = self.settings, self.network
-        widths = settings["hidden"] if network is None else network["hidden"]
-        hidden = "not chosen yet" if widths == "auto" else " and ".join(map(str, widths))
-        hidden = hidden or "no hidden"
         if network is None:
+            sizes = " + ".join(one["description"] for one in self.networks)
             found.append(
-                ("network", f"hidden units {hidden} ({settings['activation']}), not created yet")
+                ("network", f"hidden units {sizes} ({settings['activation']}), not created yet")
             )
-        else:
+        elif len(self.networks) == 1:
+            hidden = " and ".join(map(str, network["hidden"])) or "no hidden"
             found += [
                 (
                     "network",
@@ -130,9 +138,11 @@ class Inspection:
             )
         if settings["preset"] != "none":
             found.append(("preset", settings["preset"]))
-        members = settings["ensemble"] if network is None else network["members"]
+        members = len(self.networks) if network is None else network["members"]
         if members > 1:
             found.append(("ensemble", f"{members} networks"))
+        if network is not None and len(self.networks) > 1:
+            found += [("network", _describe_network(one)) for one in self.networks]
         found += self.noise
         guards = {"robust": "robust to outliers", "drift": "watches for drift"}
         found += [
@@ -212,6 +222,51 @@ class Inspection:
         return [("bounded variances", bounded), ("raised variances", raised)]
 
 
+def list_networks(model: OnlineModel) -> list[dict[str, Any]]:
+    """Describe every network of a model: shape, weight and cost, and those that were dropped."""
+    learned = model.learner_state
+    costs = [estimate_row_cost(member.config) for member in learned.members]
+    found: list[dict[str, Any]] = []
+    for k, spec in enumerate(model.networks):
+        there = bool(learned.members)
+        found.append(
+            {
+                "description": describe_member(spec),
+                **spec._asdict(),
+                "hidden": list(spec.hidden),
+                "inputs": learned.members[k].config.inputs if there else None,
+                "weight": float(learned.pool.weight[k]) if there else None,
+                "cost_share": costs[k] / sum(costs) if there else None,
+                "dropped": None,
+            }
+        )
+    for one in learned.dropped:
+        found.append(
+            {
+                "description": describe_member(one.member),
+                **one.member._asdict(),
+                "hidden": list(one.member.hidden),
+                "inputs": None,
+                "weight": 0.0,
+                "cost_share": 0.0,
+                "dropped": {"row": one.row, "benefit": one.benefit, "price": one.price},
+            }
+        )
+    return found
+
+
+def _describe_network(one: dict[str, Any]) -> str:
+    """Describe a network of an ensemble in one line."""
+    if one["dropped"] is None:
+        share = f"weight {format_number(one['weight'], 2)}"
+        return f"{one['description']}: {share}, {format_percent(one['cost_share'])} of the cost"
+    at, earned, price = (one["dropped"][name] for name in ("row", "benefit", "price"))
+    return (
+        f"{one['description']}: dropped at row {format_count(at)}, it added "
+        f"{format_number(earned, 2)} nats a row and had to add {format_number(price, 2)}"
+    )
+
+
 def format_noun_count(number: int, name: str) -> str:
     """Format a count with its noun: `1 input`, `11 inputs`."""
     return f"{format_count(number)} {name}{'' if number == 1 else 's'}"
@@ -258,6 +313,7 @@ def inspect_model(whole: StreamModel, path: str, size: int | None = None) -> Ins
         pending_labels=model.pending_rows.format_summary() if model.schema.wait else "",
         settings=model.settings.to_json(),
         network=network,
+        networks=list_networks(model),
         columns=list_columns(model),
         noise_sd=noise_sd,
         effects=compute_effects(model),

@@ -46,8 +46,8 @@ def check_network_size(settings: Settings, schema: Schema) -> None:
     """Raise UsageError for a network that is too large, before the first row."""
     task = make_target_type(schema, settings)
     try:
-        for candidate in settings.list_candidates(inputs=schema.width):
-            layout_of(candidate.make_config(task, schema.width, max_outputs(task), 1.0))
+        for member in settings.list_members(schema.width, max_outputs(task)):
+            layout_of(settings.make_config(member, task, schema.width, max_outputs(task), 1.0))
     except ValueError as error:
         raise UsageError(
             f"{error} (fewer --layers or --features, or --covariance neuron)"

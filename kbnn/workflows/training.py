@@ -37,7 +37,7 @@ from kbnn.workflows.keyed import FleetCheckpoint
 from kbnn.workflows.options import TrainOptions, check_columns, check_network_size
 from kbnn.workflows.run_results import (
     RowTally,
-    estimate_cost,
+    describe_cost,
     format_forgetting,
     measure_forgetting,
 )
@@ -150,7 +150,7 @@ class Training:
                     self._open_writer(stack, self.stream)
                     self._open_alerts(stack, self.stream)
                     self.listener.on_open(self)
-                    cost = estimate_cost(self.model, self.stream, self.position.epochs)
+                    cost = describe_cost(self.model, self.stream, self.position.epochs)
                     if cost is not None:
                         self.listener.on_notice(cost)
                     there = use_engine(self.model, self.options.engine, self.options.cluster)

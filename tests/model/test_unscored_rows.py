@@ -7,7 +7,7 @@ import numpy as np
 from kbnn.data.batch import Rows
 from kbnn.model.unscored_rows import MAX_UNSCORED_ROWS, UnscoredRows
 from kbnn.targets.base import make_empty_forecast
-from kbnn.targets.prediction import Forecast, mix_forecasts
+from kbnn.targets.prediction import Forecast
 
 
 def block(start: int, rows: int, width: int = 2, weight: float | None = None) -> Rows:
@@ -69,15 +69,3 @@ def test_taking_no_more_room_loses_nothing() -> None:
     waiting.shrink_to_fit()
     waiting.add(block(3, 2), said(block(3, 2)))
     assert np.array_equal(waiting.get_rows()[0].number, np.arange(5))
-
-
-def test_mixtures_of_the_same_number_of_members_are_buffered_together() -> None:
-    waiting, rows = UnscoredRows(), block(0, 3)
-    alone = said(rows)
-    two = mix_forecasts([alone, alone], np.full((3, 2), 0.5))
-    three = mix_forecasts([alone] * 3, np.full((3, 3), 1.0 / 3.0))
-    assert waiting.add(rows, two)
-    assert waiting.add(rows, two)
-    assert not waiting.add(rows, alone)
-    assert not waiting.add(rows, three)
-    assert np.array_equal(waiting.get_rows()[1].stated, np.concatenate((two.stated, two.stated)))

@@ -139,7 +139,7 @@ def test_a_key_begins_with_as_many_networks_as_a_race_chose_for_all() -> None:
     x = rng.standard_normal((80, 2))
     common.learn(block(x, x[:, :1]))
     key = create_pooled_model(settings, common, BetweenKeyVariance())
-    assert len(key.learner_state.members) == len(key.learner_state.log_weight) == 3
+    assert len(key.learner_state.members) == len(key.learner_state.pool.weight) == 3
     key.learn(block(x[:5], x[:5, :1]))
     assert np.isfinite(key.predict(block(x[:2], x[:2, :1])).mean).all()
 
