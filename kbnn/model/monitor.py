@@ -31,7 +31,8 @@ from kbnn.targets.prediction import IN_WARMUP, Forecast
 
 DEFAULT_ALERT_RATE: Final = 1e-3
 """False alarms per row."""
-MAX_ALERT_RATE: Final = 0.1
+MAX_ALERT_RATE: Final = 0.01
+"""Episodes that follow within 75 rows are one, so that more alerts cannot be told apart."""
 MIN_ALERT_RATE: Final = 1e-9
 MAX_NORMAL_SCORE: Final = 38.0
 """Limit of normal scores, at a tail probability of 1e-315."""
