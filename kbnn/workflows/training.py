@@ -24,8 +24,8 @@ from kbnn.model import file as modelfile
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
-from kbnn.output.fields import OutputOptions, list_output_fields
 from kbnn.output.alerts import AlertWriter, describe_alerts
+from kbnn.output.fields import OutputOptions, list_output_fields
 from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer
 from kbnn.targets.registry import TARGET_TYPES
 from kbnn.wording import format_count, format_rows

@@ -145,7 +145,7 @@ def test_classes_have_alerts_with_labels(stream: Path) -> None:
     lines = [f"{a:.6f},{b}" for a, b in zip(x, labels, strict=True)]
     (stream / "classes.csv").write_text("\n".join(["x,y", *lines, ""]))
     assert kbnn("train", "classes.csv", "--alerts", "a.csv", *QUICK).code == 0
-    found = [alert for alert in read_alerts(stream / "a.csv") if SPIKE < int(alert["row"])]
+    found = [alert for alert in read_alerts(stream / "a.csv") if int(alert["row"]) > SPIKE]
     assert int(found[0]["row"]) <= SPIKE + 20
     assert found[0]["value"] in ("up", "down")
     assert (found[0]["lower"], found[0]["time"]) == ("", "")
