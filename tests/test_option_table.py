@@ -129,6 +129,9 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
     },
     "evaluate": {
         **READING,
+        "--alerts a.csv": ("alerts", "a.csv"),
+        "--alert-rate 1/week": ("alert_rate", AlertRate(1.0, "week")),
+        "--events e.csv": ("events", "e.csv"),
         "--learn": ("learn", True),
         "--horizon 3": ("horizon", 3),
         "--fail-if rmse>3 --fail-if r2<0": ("fail_if", ("rmse>3", "r2<0")),

@@ -33,6 +33,7 @@ from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import IN_WARMUP, select_rows
 from kbnn.targets.registry import VALUE_RANGES, find_value_ranges
 from kbnn.wording import format_count
+from kbnn.workflows.alert_scoring import AlertScoring
 from kbnn.workflows.predicting import predict_rows
 from kbnn.workflows.run_results import advise_frozen
 
@@ -71,6 +72,7 @@ class Evaluation:
     bad_rows: int = 0
     timing: EvaluationTiming = field(default_factory=EvaluationTiming)
     keys: KeyScores | None = None  # only for a fleet
+    alerts: AlertScoring | None = None  # if they were asked for
 
     @property
     def rows(self) -> int:
@@ -134,6 +136,8 @@ class Evaluation:
         common["learning"] = self.learning
         if self.keys is not None:
             common["keys"] = self.keys.to_json()
+        if self.alerts is not None:
+            common["alerts"] = self.alerts.to_json()
         time = {**common, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
         if len(objects) == 1:
             return {**next(iter(objects.values())), **time}
@@ -147,6 +151,7 @@ def evaluate(
     *,
     quantiles: Sequence[float] = (),
     learn: bool = False,
+    alerts: AlertScoring | None = None,
     on_rows: Callable[[int], None] = lambda rows: None,
     notice: Callable[[str], None] = lambda text: None,
 ) -> Evaluation:
@@ -154,12 +159,12 @@ def evaluate(
 
     By default the model does not change. With `learn`, each row is predicted, scored and learned as
     in training, and the model's own record is replaced by that of these rows (pass a copy). The
-    pinball loss of `quantiles` is added to the metrics.
+    pinball loss of `quantiles` is added to the metrics. `alerts` receives every row.
     """
     card = Scorecard(model.task, model.schema.width)
     if learn:
         model.set_record(lambda: card)
-    done = Evaluation(model.task, card, model.interval_mode, learn)
+    done = Evaluation(model.task, card, model.interval_mode, learn, alerts=alerts)
     list_output_fields(  # classes have no quantiles: raises
         model.task, OutputOptions(quantiles=tuple(quantiles))
     )
@@ -167,8 +172,10 @@ def evaluate(
     done.keys = KeyScores(model.task) if model.key else None
     timing, start = done.timing, perf_counter()
     batches = _read_batches(model, stream, timing, notice)
-    for rows, forecast in predict_rows(model, batches, notice, learn=learn):
+    for rows, forecast, anomalies in predict_rows(model, batches, notice, learn=learn):
         predicted = perf_counter()
+        if alerts is not None:
+            alerts.add(rows, forecast, anomalies)
         if not learn:
             card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
         made = (forecast.status & IN_WARMUP) == 0

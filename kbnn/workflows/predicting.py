@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from kbnn.data.batch import Anomalies, Rows, join_anomalies
+from kbnn.data.batch import Anomalies, LearnResult, Rows, join_anomalies
 from kbnn.data.dataset import Stream, open_stream
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.reading import BadRowWriter
@@ -73,7 +73,7 @@ def predict_stream(
 
     `surprise`: also how unlikely its target was, where it is there.
     """
-    for rows, forecast in predict_rows(model, stream, notice):
+    for rows, forecast, _ in predict_rows(model, stream, notice):
         anomalies = _judge_rows(model, rows, forecast) if surprise else None
         writer.write(forecast, None if bare else rows.original, anomalies)
         on_rows(len(rows.y))
@@ -84,7 +84,7 @@ def collect_forecasts(
 ) -> tuple[Forecast, Anomalies | None]:
     """Return the forecasts of all rows, in order, and their surprise if it is requested."""
     parts, found = [], []
-    for rows, forecast in predict_rows(model, stream, notice):
+    for rows, forecast, _ in predict_rows(model, stream, notice):
         parts.append(forecast)
         anomalies = _judge_rows(model, rows, forecast) if surprise else None
         found.append((len(rows.y), anomalies))
@@ -97,17 +97,26 @@ def _judge_rows(model: StreamModel, rows: Rows, forecast: Forecast) -> Anomalies
     return judge_rows(monitor, model.task, rows, forecast)
 
 
+class PredictedRows(NamedTuple):
+    """Rows with their forecasts, and what a model with a monitor found while learning them."""
+
+    rows: Rows
+    forecast: Forecast
+    anomalies: Anomalies | None
+
+
 def predict_rows(
     model: StreamModel, batches: Iterable[Rows], notice: Notice, *, learn: bool = False
-) -> Iterator[tuple[Rows, Forecast]]:
+) -> Iterator[PredictedRows]:
     """Yield rows with their forecasts, in order; `learn`: each row is learned once predicted.
 
     Prediction, evaluation and the Python interface share this function: the scored forecasts are
     the written ones.
     """
-    predict = model.learn if learn else model.open_predictor(SequenceNotices(notice))
+    predict = None if learn else model.open_predictor(SequenceNotices(notice))
     for rows in batches:
-        forecast = predict(rows)
+        made = model.learn_batch(rows) if predict is None else LearnResult(predict(rows))
+        forecast = made.forecast
         if rows.unreadable is not None:
             forecast = blank_rows(forecast, rows.unreadable)
-        yield rows, forecast
+        yield PredictedRows(rows, forecast, made.anomalies)

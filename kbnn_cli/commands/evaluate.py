@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import typer
@@ -19,6 +20,7 @@ Examples:
   kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
   kbnn evaluate model.npz test.csv --horizon 24    score forecasts by step
   kbnn evaluate model.npz later.csv --learn        learn while scoring
+  kbnn evaluate model.npz later.csv --learn --events events.csv
 
 \b
 Exit codes: 0 done, 1 data, model or output error, 2 usage, 3 --fail-if met,
@@ -35,6 +37,9 @@ def evaluate(
     learn: bool,
     horizon: int | None,
     fail_if: Sequence[str],
+    alerts: str | None,
+    alert_rate: Any,
+    events: str | None,
     quantiles: tuple[float, ...],
     intervals: str | None,
     report: str | None,
@@ -55,7 +60,9 @@ def evaluate(
     from kbnn.metrics import conditions
     from kbnn.metrics.figures import flatten_metrics
     from kbnn.metrics.target_metrics import find_metrics
+    from kbnn.output.alerts import AlertWriter
     from kbnn.workflows import (
+        alert_scoring,
         backtest,
         engines,
         evaluating,
@@ -67,8 +74,15 @@ def evaluate(
     from kbnn.workflows.options import check_outputs
     from kbnn_cli import display, result_screens
 
-    if horizon is not None and (fail_if or report or plot):
-        raise UsageError("--horizon cannot be combined with --fail-if, --report or --plot")
+    watched = alerts is not None or events is not None
+    if horizon is not None and (fail_if or report or plot or watched):
+        raise UsageError(
+            "--horizon cannot be combined with --fail-if, --report, --plot, --alerts or --events"
+        )
+    if alert_rate is not None and not watched:
+        raise UsageError("--alert-rate sets the rate of alerts: add --alerts FILE or --events FILE")
+    if json and alerts == "-":
+        raise UsageError("--json and --alerts - cannot both go to standard output")
     if learn and horizon is not None:
         raise UsageError("--learn cannot be combined with --horizon: leave one of them out")
     if learn and intervals == "stated":
@@ -76,17 +90,29 @@ def evaluate(
     if learn and engine != LOCAL_ENGINE:
         raise UsageError("--learn works in this process only: leave out --engine")
     model_report.check_report_paths(report, plot)
-    outputs = {"--bad-rows": reading["bad_rows"], "--report": report, "--plot": plot}
-    check_outputs(sources, outputs, models=[model])
+    outputs = {
+        **{"--bad-rows": reading["bad_rows"], "--report": report, "--plot": plot},
+        "--alerts": alerts,
+    }
+    check_outputs([*sources, *([events] if events else [])], outputs, models=[model])
     judged = keyed.load(model)
-    asked = {"--horizon": horizon is not None, "--plot": plot is not None}
+    asked = {
+        **{"--horizon": horizon is not None, "--plot": plot is not None},
+        **{"--alerts": alerts is not None, "--events": events is not None},
+    }
     keyed.check_single_model(judged, model, asked)
     if learn:
         judged = keyed.copy_model(judged)
     judged.set_interval_mode(intervals)
     figures = list(flatten_metrics(find_metrics(judged.task).score().metric_values()))
-    checks = [conditions.parse_check(text, figures, judged.task.targets) for text in fail_if]
+    known = [*figures, *(name for name in alert_scoring.ALERT_FIGURES if name not in figures)]
+    checks = [conditions.parse_check(text, known, judged.task.targets) for text in fail_if]
+    on_alerts = [check for check in checks if check.figure not in figures]
+    asked_figures = [check.figure for check in on_alerts]
+    alert_scoring.check_figures(asked_figures, watched, events is not None)
+    single = keyed.get_overall_model(judged)
     with (
+        ExitStack() as stack,
         predicting.open_inference_stream(
             judged,
             sources,
@@ -102,9 +128,23 @@ def evaluate(
                 keyed.get_overall_model(judged), stream, horizon, display.make_notifier(quiet)
             )
         else:
+            scoring = None
+            if watched:
+                windows = (
+                    None if events is None else alert_scoring.read_events(events, judged.schema)
+                )
+                writer = (
+                    None
+                    if alerts is None
+                    else stack.enter_context(AlertWriter(alerts, judged.schema))
+                )
+                scoring = alert_scoring.AlertScoring(
+                    single, learn=learn, rate=alert_rate, events=windows, writer=writer
+                )
             result = evaluating.evaluate(
                 judged,
                 stream,
+                alerts=scoring,
                 quantiles=quantiles,
                 learn=learn,
                 on_rows=on_rows,
@@ -117,7 +157,10 @@ def evaluate(
         else:
             display.print_parts(result_screens.backtest_parts(steps))
         return
-    reasons = conditions.explain_met_checks(checks, result.figures())
+    on_metrics = [check for check in checks if check not in on_alerts]
+    reasons = conditions.explain_met_checks(on_metrics, result.figures())
+    if scoring is not None:
+        reasons += conditions.explain_met_checks(on_alerts, {"alerts": scoring.list_figures()})
     try:
         if json:
             display.print_json(result.to_json())

@@ -124,6 +124,7 @@ def test_every_documented_json_key_is_printed(here: Path) -> None:
     rows = (here / "samples" / "cubic.csv").read_text().splitlines()
     with_key = [f"device,{rows[0]}", *(f"d{at % 3},{row}" for at, row in enumerate(rows[1:300]))]
     (here / "keyed.csv").write_text("\n".join(with_key) + "\n")
+    (here / "events.csv").write_text("start,end\n5,9\n")
     command("train", "samples/load.csv", "--limit", "300", "-m", "l.npz", "-q")
     command("train", "samples/moons.csv", "--limit", "100", "-m", "c.npz", "-q")
     asked = [
@@ -132,6 +133,7 @@ def test_every_documented_json_key_is_printed(here: Path) -> None:
         ("train", "samples/moons.csv", "-m", "n.npz", "--dry-run", "-q"),
         ("evaluate", "m.npz", "samples/cubic.csv", "-q", "--quantiles", "0.5"),
         ("evaluate", "c.npz", "samples/moons.csv", "-q"),
+        ("evaluate", "m.npz", "samples/cubic.csv", "-q", "--events", "events.csv"),
         ("evaluate", "fleet", "keyed.csv", "-q"),
         ("evaluate", "l.npz", "samples/load.csv", "-q", "--horizon", "2", "--limit", "100"),
         ("predict", "m.npz", "samples/cubic.csv", "-o", "o.csv", "-q"),
