@@ -606,6 +606,8 @@ OPTIONS: Final = (
         Option("alert_rate", "RATE",
             "Set the rate of false alarms: 1e-3 per row, or 1/week with a time column.",
             parse_rate, shown_default="0.001", commands="train evaluate"),
+        Option("alert_exec", "COMMAND",
+            "Run this command for each alert, with the alert as JSON on its stdin."),
     ),
     *_declare(ALERTS, "call",
         Option("events", "FILE.csv",

@@ -81,6 +81,7 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--alert-rate 1e-4": ("alert_rate", AlertRate(1e-4)),
         "--alert-rate 2/day": ("alert_rate", AlertRate(2.0, "day")),
         "--fail-if alerts>0": ("fail_if", ("alerts>0",)),
+        "--alert-exec notify": ("alert_exec", "notify"),
         "--log l.jsonl": ("log", "l.jsonl"),
         "--dry-run": ("dry_run", True),
         "--preset paper": ("preset", "paper"),

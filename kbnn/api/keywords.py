@@ -106,6 +106,7 @@ class TrainKeywords(LearnKeywords, ModelKeywords, total=False):
     open: int | str | None  # former name
     alerts: str | None
     alert_rate: float | str | None
+    alert_exec: str | None
 
 
 class StepKeywords(ModelKeywords, ReadKeywords, total=False):

@@ -50,21 +50,21 @@ PERIODS: Final = {
 class AlertRate(NamedTuple):
     """A rate of false alarms: per row, or per period."""
 
-    count: float
+    alarms: float
     period: str = ""  # one of PERIODS; per row if empty
 
     def per_row(self, schema: Schema) -> float:
         """Return false alarms per row; UsageError if the rows have no regular time."""
         if not self.period:
-            return self.count
+            return self.alarms
         step = 0.0 if schema.clock is None else schema.clock.step
-        shown = f"--alert-rate {self.count:g}/{self.period}"
+        shown = f"--alert-rate {self.alarms:g}/{self.period}"
         if not step > 0.0:
             raise UsageError(
                 f"{shown}: needs rows in order of time, with a time column (--time). "
                 "Give a rate per row instead, such as 1e-3."
             )
-        rate = self.count * step / PERIODS[self.period]
+        rate = self.alarms * step / PERIODS[self.period]
         if not MIN_ALERT_RATE <= rate <= MAX_ALERT_RATE:
             raise UsageError(
                 f"{shown}: is {rate:.3g} per row at {step:g} seconds between rows, and the rate "
@@ -80,9 +80,9 @@ def parse_alert_rate(value: float | str) -> AlertRate:
         rate = AlertRate(float(count), period.strip())
     except ValueError:
         rate = AlertRate(math.nan)
-    if slash and rate.period in PERIODS and 0.0 < rate.count < math.inf:
+    if slash and rate.period in PERIODS and 0.0 < rate.alarms < math.inf:
         return rate
-    if not slash and MIN_ALERT_RATE <= rate.count <= MAX_ALERT_RATE:
+    if not slash and MIN_ALERT_RATE <= rate.alarms <= MAX_ALERT_RATE:
         return rate
     raise ValueError(
         f"is a rate per row from {MIN_ALERT_RATE:g} to {MAX_ALERT_RATE:g}, or one such as "
@@ -212,7 +212,7 @@ def score_targets(
         if usable.any():
             usable &= told.in_support(y[:, j])
         if usable.any():
-            scores = told[usable].score_values(np.ascontiguousarray(y[usable, j]))
-            z[usable, j] = np.clip(scores.score, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
-            pit[usable, j] = scores.below
+            scored = told[usable].score_values(np.ascontiguousarray(y[usable, j]))
+            z[usable, j] = np.clip(scored.score, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
+            pit[usable, j] = scored.below
     return z, pit

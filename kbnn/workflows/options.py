@@ -37,6 +37,7 @@ from kbnn.output.alerts import check_alert_name
 from kbnn.output.writers import check_name
 from kbnn.targets.base import max_outputs
 from kbnn.targets.registry import make_target_type, requested_numeric_type
+from kbnn.workflows.alert_command import split_command
 
 MODEL_OPTION: Final = "--model"
 """The option of the trained model: the only output that may replace a model."""
@@ -259,6 +260,7 @@ class TrainOptions:
     surprise: bool = False  # whether predictions have columns of surprise
     alerts: str | None = None
     alert_rate: AlertRate | None = None  # None: as the model has it, or the default
+    alert_exec: str | None = None  # command that is run for each alert
     bad_rows: str | None = None
     checkpoint_every: float = 30.0  # seconds
     key: tuple[str, ...] = ()  # columns whose values choose the model of a fleet
@@ -266,6 +268,11 @@ class TrainOptions:
     open: int | None = None  # models of a fleet in memory at a time
     engine: str = LOCAL_ENGINE  # this process, or the workers of a Dask cluster
     cluster: str = "local:2"
+
+    @property
+    def wants_alerts(self) -> bool:
+        """Whether the stream is monitored for alerts."""
+        return self.alerts is not None or self.alert_exec is not None
 
     @property
     def settings(self) -> Settings:
@@ -309,11 +316,14 @@ class TrainOptions:
 
     def _check_alerts(self) -> None:
         """Raise UsageError for invalid options of alerts."""
-        if self.alerts is None:
+        if not self.wants_alerts:
             if self.alert_rate is not None:
                 raise UsageError("--alert-rate sets the rate of alerts: add --alerts FILE")
             return
-        check_alert_name(self.alerts)
+        if self.alerts is not None:
+            check_alert_name(self.alerts)
+        if self.alert_exec is not None:
+            split_command(self.alert_exec)
         if self.alerts == self.predictions == "-":
             raise UsageError("--alerts - and --predictions - cannot both go to standard output")
         if self.read.shuffle:

@@ -30,6 +30,7 @@ from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer
 from kbnn.targets.registry import TARGET_TYPES
 from kbnn.wording import format_count, format_rows
 from kbnn.workflows import keyed
+from kbnn.workflows.alert_command import AlertCommand
 from kbnn.workflows.checkpoint import Checkpoint, Position, format_sources
 from kbnn.workflows.engines import LearnedRows, LearningPipeline, use_engine
 from kbnn.workflows.evaluating import Evaluation, UnlearnedRowNotices, evaluate
@@ -119,6 +120,7 @@ class Training:
         self._unlearnable = UnlearnedRowNotices()
         self._writer: Writer | None = None
         self._alerts: AlertWriter | None = None
+        self._alert_command: AlertCommand | None = None
         self._pipeline: LearningPipeline
         self._unsaved = False
         self._saved_rows = 0
@@ -252,8 +254,8 @@ class Training:
         check_network_size(settings, self.stream.schema)
         self.model = model or self._create_model(settings, self.stream.schema.copy())
         self.tally_before = RowTally.from_model(self.model)
-        if self.options.alerts is not None:
-            self._start_monitor("--alerts")
+        if self.options.wants_alerts:
+            self._start_monitor("--alert-exec" if self.options.alerts is None else "--alerts")
         elif self.options.surprise:
             self._start_monitor("--surprise")
         self.ready = True
@@ -325,6 +327,9 @@ class Training:
     def _open_alerts(self, stack: ExitStack, stream: Stream) -> None:
         """Open the file of alerts, truncated to those of the rows already learned."""
         path, position = self.options.alerts, self.position
+        if self.options.alert_exec is not None:
+            command = AlertCommand(self.options.alert_exec, self.listener.on_notice)
+            self._alert_command = stack.enter_context(command)
         if path is None:
             return
         keep = None
@@ -336,8 +341,9 @@ class Training:
         self.position = replace(position, alerts=None if path == STDOUT else path)
 
     def _write_alerts(self, one: LearnedRows) -> None:
-        """Write the alerts of learned rows."""
-        if one.anomalies is None or not one.anomalies.alerts or self._alerts is None:
+        """Write the alerts of learned rows, and run the command for each."""
+        wanted = self.options.wants_alerts
+        if not wanted or one.anomalies is None or not one.anomalies.alerts:
             return
         model = self.overall_model
         records = describe_alerts(
@@ -345,7 +351,11 @@ class Training:
             self.options.interval,
         )
         self.alert_count += len(records)
-        self._alerts.write(records)
+        if self._alerts is not None:
+            self._alerts.write(records)
+        if self._alert_command is not None:
+            for record in records:
+                self._alert_command.run(record)
 
     def _learn_stream(self, stream: Stream, interruption: InterruptGuard) -> None:
         """Learn all rows of all passes, in pieces that end at points of the learning curve."""
@@ -387,9 +397,10 @@ class Training:
         self.position = replace(self.position, complete=True)
         self._unsaved = True
         self._save_checkpoint()
-        if self._alerts is not None:
+        if self.options.wants_alerts:
             alerts = format_count(self.alert_count) if self.alert_count else "no"
-            place = "" if self._alerts.path == STDOUT else f" ({self._alerts.path})"
+            path = self.options.alerts
+            place = "" if path in (None, STDOUT) else f" ({path})"
             self.listener.on_notice(f"{alerts} alert{'s' * (self.alert_count != 1)}{place}")
         self._score_held_out(stream)
 

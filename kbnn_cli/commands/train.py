@@ -53,13 +53,13 @@ def train(
     for name in ("predictions", "alerts"):
         if json and options[name] == "-":
             raise UsageError(f"--json and --{name} - cannot both go to standard output")
-    if fail_if and options["alerts"] is None:
-        raise UsageError("--fail-if checks the number of alerts: add --alerts FILE")
     checks = [conditions.parse_check(text, ["alerts"], []) for text in fail_if]
     if options["key"] and model == DEFAULT_MODEL:
         model = DEFAULT_FLEET
     chosen = store_train_options(sources, model, options)
     chosen.check({"--log": log})
+    if fail_if and not chosen.wants_alerts:
+        raise UsageError("--fail-if checks the number of alerts: add --alerts FILE")
     code = exit_codes.EXIT_DONE
     with TrainListener(quiet, log) as listener:
         training = Training(chosen, listener)

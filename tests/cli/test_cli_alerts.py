@@ -6,6 +6,8 @@ import csv
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from kbnn.model.file import load
+from kbnn.workflows import alert_command
 from tests.commands import kbnn
 
 ROWS = 3000
@@ -176,6 +179,9 @@ def test_an_alert_names_the_id_of_its_row(stream: Path) -> None:
         (["--alerts", "a.csv", "--alert-rate", "9/hour"], "the rate per row must lie between"),
         (["--alerts", "a.csv", "--alert-rate", "1/moon"], "not '1/moon'"),
         (["--fail-if", "alerts>0"], "add --alerts FILE"),
+        (["--alert-exec", ""], "the command is empty"),
+        (["--alert-exec", "'"], "cannot parse the command"),
+        (["--alert-exec", "no-such-program -x"], "there is no program 'no-such-program'"),
         (["--surprise"], "add --predictions FILE"),
     ],
 )
@@ -185,3 +191,58 @@ def test_what_cannot_be_done_is_said(stream: Path, words: list[str], reason: str
     assert reason in ran.err
     assert len(ran.err.splitlines()) == 1
     assert not (stream / "a.csv").exists()
+
+
+RECORD = "import sys, os; open(f'{os.getpid()}.json', 'w').write(sys.stdin.read())"
+
+
+def test_a_command_receives_each_alert_as_json(stream: Path) -> None:
+    command = f'{sys.executable} -c "{RECORD}"'
+    words = ("train", "rows.csv", "--alerts", "a.jsonl", "--alert-exec", command, *QUICK)
+    ran = kbnn(*words)
+    assert (ran.code, ran.err) == (0, "")
+    received = [json.loads(path.read_text()) for path in stream.glob("*.json")]
+    written = [json.loads(line) for line in (stream / "a.jsonl").read_text().splitlines()]
+    assert sorted(received, key=lambda alert: alert["row"]) == written
+    assert len(written) >= 2
+
+
+def test_data_cannot_reach_a_shell(stream: Path) -> None:
+    command = f"{sys.executable} -c pass ; touch hacked"
+    assert kbnn("train", "rows.csv", "--alert-exec", command, *QUICK).code == 0
+    assert not (stream / "hacked").exists()
+
+
+def test_failing_commands_are_reported_and_stop_nothing(
+    stream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_command, "MAX_SECONDS", 0.3)
+    for script, reason in (("import sys; sys.exit(7)", "exit code 7"), ("while 1: 1", "killed")):
+        command = f'{sys.executable} -c "{script}"'
+        words = ("train", "rows.csv", "--alert-exec", command, "--fresh", "--layers", "5")
+        ran = kbnn(*words, "--json")
+        assert ran.code == 0
+        assert json.loads(ran.out)["alerts"] >= 2
+        assert reason in ran.err
+        assert "commands failed" in ran.err
+
+
+def test_commands_are_bounded(stream: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most = [0], [0]
+    lock = threading.Lock()
+
+    def count_running(words: list[str], text: bytes) -> str:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.02)
+        with lock:
+            running[0] -= 1
+        return ""
+
+    monkeypatch.setattr(alert_command, "_run_command", count_running)
+    with alert_command.AlertCommand(sys.executable, print) as command:
+        for row in range(20):
+            command.run({"row": row})
+    assert running[0] == 0
+    assert 1 < most[0] <= alert_command.MAX_RUNNING
