@@ -3,9 +3,10 @@
     python -m tests.bench.alert_rates [--rows 200000] [--only AR]
 
 Each made stream is learned by a model; the detector gets what the model stated of each row before
-learning it. `alerts / asked` must be at most 2. Of the last two streams the level or the scale of
-the noise changes in the middle: the alerts from 2,000 rows after the change are counted. There the
-limit holds for 1e-2 and 1e-3: a history of 8,192 rows needs longer to know a quantile of 1e-4.
+learning it. `alerts / asked` must be at most 2; a ratio above it is marked. Of the last two streams
+the level or the scale of the noise changes in the middle: the alerts from 2,000 rows after the
+change are counted. With noise three times as wide and a rate of 1e-4 the limit is missed with seed
+0 (2.24; 1.33 with seed 1): a history of 8,192 rows needs longer to know a quantile of 1e-4.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ def main() -> None:
         for rate in RATES:
             alerts, spent, size = count_alerts(stated, rate, first)
             expected = rate * (asked.rows - first)
-            is_judged = first == 0 or rate > RATES[-1]
-            missed |= is_judged and alerts > MOST_RATIO * max(expected, 1.0)
-            cells.append(f"{alerts / expected:6.2f} ({alerts:6d})")
+            is_above = alerts > MOST_RATIO * max(expected, 1.0)
+            missed |= is_above
+            cells.append(f"{alerts / expected:6.2f}{'!' if is_above else ' '} ({alerts:6d})")
         missed |= spent > MOST_MICROSECONDS or size > MOST_BYTES
         print(name.ljust(18), *(f"{cell:>16}" for cell in cells), f"{spent:6.2f}  {size}", sep="  ")
     print("MISSED" if missed else "every limit is met")
