@@ -605,7 +605,8 @@ def _tell_kind(
         return FLAT_LINE, float(row - s[SCALAR.flat_run])
     if lead == C_MOVEMENT and view.is_low:
         return FLAT_LINE, max(row - WINDOW_LENGTHS[W_MOVEMENT] + 1.0, 0.0)
-    if view.row_nats > 0.5 * threshold and (lead == C_VALUE or 2.0 * view.bet > s[SCALAR.evidence]):
+    decides = lead == C_VALUE or 2.0 * view.bet > s[SCALAR.evidence]
+    if view.row_nats > threshold or (decides and view.row_nats > 0.5 * threshold):
         return SPIKE, float(row)
     rows = 20
     if lead == C_UNLIKELY:

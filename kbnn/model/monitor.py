@@ -18,6 +18,7 @@ from kbnn.data.batch import Anomalies, RowAlert, Rows
 from kbnn.data.clock import DAY_SECONDS, MONTH_SECONDS, YEAR_SECONDS
 from kbnn.data.schema import Schema
 from kbnn.distributions.dispatch import read_distribution
+from kbnn.distributions.predictive import PARAM
 from kbnn.errors import UsageError
 from kbnn.model.anomaly import (
     init_detector,
@@ -34,8 +35,8 @@ DEFAULT_ALERT_RATE: Final = 1e-3
 MAX_ALERT_RATE: Final = 0.01
 """Episodes that follow within 75 rows are one, so that more alerts cannot be told apart."""
 MIN_ALERT_RATE: Final = 1e-9
-MAX_NORMAL_SCORE: Final = 38.0
-"""Limit of normal scores, at a tail probability of 1e-315."""
+MAX_NORMAL_SCORE: Final = 12.0
+"""Limit of normal scores: one extreme row must not decide the means of 50 rows for long."""
 
 PERIODS: Final = {
     "hour": 3600.0,
@@ -191,6 +192,9 @@ def score_targets(
     The PIT of a number is the predicted probability of less than the value. Of a label it is the
     probability of the labels that are at most as probable. Both are uniform between 0 and 1 if
     forecasts are calibrated: counts and labels are randomised by a hash.
+
+    The scores are those of ordinary values: with the share of outliers, all distant values would be
+    about as likely as that share, and a history could not tell them apart.
     """
     z, pit = np.full(y.shape, np.nan), np.full(y.shape, np.nan)
     made = (forecast.status & IN_WARMUP) == 0
@@ -206,13 +210,17 @@ def score_targets(
             pit[usable, 0] = 2.0 * normal.cdf(-scores)
         return z, pit
     for j in range(y.shape[1]):
-        told = read_distribution(forecast.stated[:, j])
+        stated = forecast.stated[:, j]
+        told = read_distribution(stated)
         usable = made & np.isfinite(y[:, j]) & np.isfinite(forecast.mean[:, j])
         usable &= told.has_forecast()
         if usable.any():
             usable &= told.in_support(y[:, j])
         if usable.any():
-            scored = told[usable].score_values(np.ascontiguousarray(y[usable, j]))
-            z[usable, j] = np.clip(scored.score, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
-            pit[usable, j] = scored.below
+            values = np.ascontiguousarray(y[usable, j])
+            pit[usable, j] = told[usable].score_values(values).below
+            ordinary = stated[usable].copy()
+            ordinary[..., PARAM.share] = 0.0
+            scores = read_distribution(ordinary).score_values(values).score
+            z[usable, j] = np.clip(scores, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
     return z, pit

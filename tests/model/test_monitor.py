@@ -201,3 +201,17 @@ def test_forecasts_have_surprise_only_when_asked() -> None:
     with pytest.raises(UsageError, match="surprise=True"):
         _ = plain.surprise
     assert np.isnan(model.predict({"x": data["x"]}, surprise=True).surprise).all()
+
+
+def test_a_value_that_only_its_forecast_excludes_is_a_spike() -> None:
+    """The value is ordinary among all values, and 10 sd from its forecast."""
+    found = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x, e = rng.standard_normal(1500), rng.standard_normal(1500)
+        x[1200], e[1200] = -0.5, 10.0
+        data = {"x": x, "y": 2.0 * x + 0.3 * e}
+        assert abs(data["y"][1200]) < 2.5
+        _, anomalies = learn_all(data, target="y", layers=8, seed=1)
+        found += (1200, "spike") in [(alert.at, alert.kind) for alert in anomalies.alerts]
+    assert found >= 3

@@ -418,7 +418,8 @@ static told_kind tell_kind(const kb_detector *d, double row, double threshold, c
         double first = row - WINDOW_LENGTHS[W_MOVEMENT] + 1.0;
         return (told_kind){FLAT_LINE, first > 0.0 ? first : 0.0};
     }
-    if (view->row_nats > 0.5 * threshold && (lead == C_VALUE || 2.0 * view->bet > s[BETS]))
+    const int decides = lead == C_VALUE || 2.0 * view->bet > s[BETS];
+    if (view->row_nats > threshold || (decides && view->row_nats > 0.5 * threshold))
         return (told_kind){SPIKE, row};
     int64_t rows = 20;
     if (lead == C_UNLIKELY) {
