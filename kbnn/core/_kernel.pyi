@@ -105,7 +105,7 @@ def follow_weights(
     benefit: FloatArray,
     used: FloatArray,
     rows: float,
-    limits: tuple[float, float, float, float, float, float],
+    limits: tuple[float, ...],
 ) -> None: ...
 def scale_rows(
     columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray, constants: Constants

@@ -22,7 +22,7 @@ cdef extern from *:
 
 cdef extern from "ensemble.h" nogil:
     ctypedef struct kb_pool_limits:
-        double window, least, advantage, square, lowest, highest
+        double window, scale_window, least, advantage, square, lowest, highest
     void kb_follow_weights(int64_t rows, int64_t count, int64_t targets, const double *scores,
                            const double *mean, const double *var, const double *y, double *weight,
                            double *scale, double *benefit, double *used, double seen,
@@ -747,11 +747,11 @@ def follow_weights(scores, mean, var, y, weight, scale, benefit, used, double ro
     cdef double *lower = <double *>room.at
     cdef kb_pool_limits bounds
     if (p.length != (0 if targets else n * count) or said.length != n * count * targets
-            or doubt.length != said.length or to.length != n * count or gain.length != count
+            or doubt.length != said.length or to.length != n * (count + 1) or gain.length != count
             or wide.length != 1):
         raise ValueError("the arrays of an ensemble must have one width")
-    bounds.window, bounds.least, bounds.advantage, bounds.square = limits[:4]
-    bounds.lowest, bounds.highest = limits[4:]
+    bounds.window, bounds.scale_window, bounds.least = limits[:3]
+    bounds.advantage, bounds.square, bounds.lowest, bounds.highest = limits[3:]
     with nogil:
         kb_follow_weights(n, count, targets, <const double *>p.at, <const double *>said.at,
                           <const double *>doubt.at, <const double *>labels.at, <double *>w.at,

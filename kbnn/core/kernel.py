@@ -186,7 +186,7 @@ def follow_weights(
     benefit: FloatArray,
     used: FloatArray,
     rows: float,
-    limits: tuple[float, float, float, float, float, float],
+    limits: tuple[float, ...],
 ) -> None:
     """Run the compiled version of kbnn.model.ensemble.follow_weights."""
     _kernel.follow_weights(scores, mean, var, y, weight, scale, benefit, used, rows, limits)

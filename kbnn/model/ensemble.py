@@ -3,7 +3,7 @@
 The networks of a model differ in shape, in the encoding of their inputs, in replay, or only in seed
 and prior scale (`Member`). A prediction is pooled by moments with weights w_k:
 
-    m = sum_k w_k m_k,   v = sum_k w_k (v_k + (m_k - m)^2)
+    m = sum_k w_k m_k,   v = c sum_k w_k (v_k + (m_k - m)^2)
 
 and class probabilities are averaged. The pooled prediction is calibrated, not that of each network
 (kbnn.model.learner).
@@ -13,9 +13,10 @@ the gradient g of its log density, with a memory of about WEIGHT_WINDOW_ROWS row
 
     w_k <- w_k (1 + g_k/(rows + 1)), normalised
 
-For a Gaussian label y with variance s = c v, c the running mean of (y - m)^2/v,
+The scale c makes up for errors of the networks that partly cancel: it is the running mean of (y -
+m)^2 c/v over about SCALE_WINDOW_ROWS rows, 1 for other labels. For a Gaussian label y
 
-    g_k = (y - m)(m_k - m)/s + ((y - m)^2/s - 1)((v_k + (m_k - m)^2)/v - 1)/2
+    g_k = (y - m)(m_k - m)/v + ((y - m)^2/v - 1)(c (v_k + (m_k - m)^2)/v - 1)/2
 
 and otherwise g_k = p_k/sum_j w_j p_j - 1, p_k the probability that network k gave to the label.
 Weights by the networks' own log scores would put all weight on one network after a few hundred
@@ -36,13 +37,17 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.core import kernel
 from kbnn.core.config import Config
 from kbnn.core.kernel import Prediction
 from kbnn.core.layout import layout_of
 
 WEIGHT_WINDOW_ROWS: Final = 64.0
+SCALE_WINDOW_ROWS: Final = 256.0
+"""Memory of the scale; at most half of the rows so far, because early rows are predicted worse."""
+SCALE_PRIOR_ROWS: Final = 64.0
+"""Rows that a scale of 1 counts for."""
 START_ROWS_PER_MEMBER: Final = 4.0
 """Rows per network that equal starting weights count for."""
 MIN_WEIGHT: Final = 3e-5
@@ -53,6 +58,7 @@ MAX_SQUARE: Final = 25.0
 GRADIENT_LIMITS: Final = (-3.0, 10.0)
 _LIMITS: Final = (
     WEIGHT_WINDOW_ROWS,
+    SCALE_WINDOW_ROWS,
     MIN_WEIGHT,
     MAX_ROW_ADVANTAGE_NATS,
     MAX_SQUARE,
@@ -128,7 +134,7 @@ def make_equal_weights(count: int) -> PoolWeights:
 def update_weights(
     pool: PoolWeights, scores: FloatArray, mean: FloatArray, var: FloatArray, y: FloatArray
 ) -> tuple[FloatArray, PoolWeights]:
-    """Return the weights before each row (n, K) and the weights after the last row.
+    """Return weights and scale before each row (n, K + 1), and those after the last row.
 
     Parameters
     ----------
@@ -142,13 +148,25 @@ def update_weights(
         Gaussian labels, NaN where unknown.
     """
     weight, benefit, scale = pool.weight.copy(), pool.benefit.copy(), np.array([pool.scale])
-    used = np.empty((len(y), len(weight)))
+    used = np.empty((len(y), len(weight) + 1))
     follow = kernel.follow_weights if kernel.is_compiled() else follow_weights
     before = pool.rows + START_ROWS_PER_MEMBER * len(weight)
     follow(scores, mean, var, y, weight, scale, benefit, used, before, _LIMITS)
+    used[:, -1] = shrink_scale(used[:, -1], pool.rows + np.arange(len(y)))
     return used, PoolWeights(
         weight, pool.rows + len(y), float(scale[0]), benefit, pool.benefit_rows + len(y)
     )
+
+
+def shrink_scale(scale: FloatArray, rows: IntArray) -> FloatArray:
+    """Shrink scales that few rows have determined towards 1: c^(rows/(rows + 64))."""
+    return np.asarray(scale ** (rows / (rows + SCALE_PRIOR_ROWS)))
+
+
+def repeat_weights(pool: PoolWeights, count: int) -> FloatArray:
+    """Return weights and scale for rows during which they stay the same: (count, K + 1)."""
+    scale = shrink_scale(np.array([pool.scale]), np.array([pool.rows]))
+    return np.tile(np.append(pool.weight, scale), (count, 1))
 
 
 def follow_weights(
@@ -161,16 +179,18 @@ def follow_weights(
     benefit: FloatArray,
     used: FloatArray,
     rows: float,
-    limits: tuple[float, float, float, float, float, float],
+    limits: tuple[float, ...],
 ) -> None:
     """Update weights, scale and benefits in place, row by row.
 
-    `used` (n, K) receives the weights before each row. The kernel has the same function.
+    `used` (n, K + 1) receives the weights and the scale before each row. The kernel has the same
+    function.
     """
-    window, least, advantage, square, lowest, highest = limits
+    window, scale_window, least, advantage, square, lowest, highest = limits
     for i, labels in enumerate(y):
-        used[i] = weight
+        used[i, :-1], used[i, -1] = weight, scale[0]
         rate = 1.0 / (min(rows + i, window) + 1.0)
+        slow = 1.0 / (min(0.5 * (rows + i), scale_window) + 1.0)
         slopes = []
         if not y.shape[1]:
             density = np.exp(np.maximum(scores[i] - np.max(scores[i]), -advantage))
@@ -194,17 +214,18 @@ def follow_weights(
             rest = np.maximum((v - weight * own) / left - shift**2, 1e-12 * v)
             other = np.minimum((miss - shift) ** 2 / (scale[0] * rest), square)
             benefit += 0.5 * (other - near + np.log(rest / v))
-            scale[0] = max(scale[0] + (min(miss * miss / v, square) - scale[0]) * rate, 1e-3)
+            scale[0] = max(scale[0] + (min(miss * miss / v, square) - scale[0]) * slow, 1e-3)
         if slopes:
             slope = np.clip(np.mean(slopes, axis=0), lowest, highest)
             weight[:] = np.maximum(weight * (1.0 + rate * slope), least)
             weight /= np.sum(weight)
 
 
-def pool_predictions(members: list[Prediction], weights: FloatArray) -> Prediction:
-    """Return the moments of the members' predictions; weights (n, K)."""
+def pool_predictions(members: list[Prediction], used: FloatArray) -> Prediction:
+    """Return the moments of the members' predictions; `used` (n, K + 1) as in `update_weights`."""
     if len(members) == 1:
         return members[0]
+    weights, scale = used[:, :-1], used[:, -1:]
     w = weights[:, :, None]
 
     def average_field(field: str) -> FloatArray:
@@ -217,8 +238,8 @@ def pool_predictions(members: list[Prediction], weights: FloatArray) -> Predicti
     first = members[0]
     return first._replace(
         mean=mean,
-        function_var=average_field("function_var") + spread,
-        noise_var=average_field("noise_var"),
+        function_var=scale * (average_field("function_var") + spread),
+        noise_var=scale * average_field("noise_var"),
         probability=average_field("probability"),
         inlier=np.minimum(np.sum(weights * np.stack([m.inlier for m in members], 1), 1), 1.0),
     )

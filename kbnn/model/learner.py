@@ -181,8 +181,8 @@ class Learner:
         made = ensemble.map_members(
             lambda k: predict_parallel(learned.members[k], *inputs[k]), range(len(inputs)), len(z)
         )
-        weights = np.tile(learned.pool.weight, (len(z), 1))
-        return self._make_forecast(learned, ensemble.pool_predictions(made, weights))
+        pooled = ensemble.pool_predictions(made, ensemble.repeat_weights(learned.pool, len(z)))
+        return self._make_forecast(learned, pooled)
 
     def _predict_and_learn(
         self,
@@ -205,6 +205,10 @@ class Learner:
             range(len(inputs)),
             len(z),
         )
+        if again:  # errors on rows that were learned before say little about new rows
+            return learned, ensemble.pool_predictions(
+                made, ensemble.repeat_weights(learned.pool, len(z))
+            )
         if self.task.observation == "gaussian":
             scores, y = np.zeros((len(z), 0)), labels
             mean = np.stack([one.mean for one in made], axis=1)
@@ -288,6 +292,7 @@ class Learner:
             fitted = fit_bins(z, 1.0 - self.unscaled_inputs[:inputs])
         bins = tuple(fitted if spec.encoding == "piecewise" else NO_BINS for spec in specs)
         output_mean = self.task.initial_output_mean(rows.y)
+        pool = learned.pool if learned.members else ensemble.make_equal_weights(len(specs))
 
         def create_network(spec: Member, bins: FloatArray) -> Session:
             config = self.settings.make_config(
@@ -311,11 +316,13 @@ class Learner:
 
         learned = learned._replace(
             members=tuple(map(create_network, specs, bins)),
-            pool=ensemble.make_equal_weights(len(specs)),
+            pool=pool,
             specs=specs,
             bins=bins,
         )
         learned, made = self._predict_and_learn(learned, z, labels, x_sd, rows.weight)
+        # Without replay in between, errors and variances here are not those of later rows.
+        learned = learned._replace(pool=pool)
         backlog = self.replay_ratio * min(learned.seen, replay.REPLAY_ROWS)
         settled = learned.seen > replay.REPLAY_ROWS
         learned = learned._replace(rehearsal=ReplayState(float(backlog), 0, settled))

@@ -111,7 +111,7 @@ def test_kernel_and_reference_follow_the_same_weights_in_any_chunks(targets: int
     engines = [kernel.follow_weights] if kernel.is_compiled() else []
     for follow in (*engines, ensemble.follow_weights):
         weight, benefit, scale = np.full(4, 0.25), np.zeros(4), np.ones(1)
-        used = np.empty((300, 4))
+        used = np.empty((300, 5))
         follow(*given[:4], weight, scale, benefit, used, 16.0, ensemble._LIMITS)  # type: ignore[arg-type,call-arg]  # four arrays
         found.append(np.concatenate((weight, benefit, scale, used.ravel())))
     assert np.allclose(found[0], found[-1], rtol=1e-9, atol=1e-12)
@@ -123,7 +123,7 @@ def test_kernel_and_reference_follow_the_same_weights_in_any_chunks(targets: int
     assert np.array_equal(pool.weight, end.weight)
     assert np.array_equal(pool.benefit, end.benefit)
     assert pool.scale == end.scale
-    assert np.allclose(whole.sum(axis=1), 1.0)
+    assert np.allclose(whole[:, :-1].sum(axis=1), 1.0)
 
 
 def test_a_network_that_does_not_pay_is_dropped_and_recorded() -> None:
@@ -168,14 +168,13 @@ def test_requested_networks_are_exactly_those_requested() -> None:
 def test_a_mixture_has_the_moments_of_its_parts() -> None:
     x = np.random.default_rng(3).standard_normal((6, 4))
     members = [predict(init(Config(4, hidden=(5,)), seed), x) for seed in range(3)]
-    weights = np.tile([0.5, 0.3, 0.2], (6, 1))
-    made = ensemble.pool_predictions(members, weights)
+    made = ensemble.pool_predictions(members, np.tile([0.5, 0.3, 0.2, 1.7], (6, 1)))
     means = np.stack([m.mean[:, 0] for m in members])
     second = np.stack([m.function_var[:, 0] + m.noise_var[:, 0] for m in members]) + means**2
     share = np.array([0.5, 0.3, 0.2])
     assert np.allclose(made.mean[:, 0], share @ means)
     total = made.function_var[:, 0] + made.noise_var[:, 0]
-    assert np.allclose(total, share @ second - (share @ means) ** 2)
+    assert np.allclose(total, 1.7 * (share @ second - (share @ means) ** 2))
 
 
 def test_a_mixture_doubts_a_label_as_its_parts_do() -> None:
@@ -183,7 +182,7 @@ def test_a_mixture_doubts_a_label_as_its_parts_do() -> None:
     members = [predict(init(Config(1, hidden=(2,)), seed), x) for seed in range(2)]
     first, second = np.array([1.0, 0.2]), np.array([0.0, 0.6])
     members = [members[0]._replace(inlier=first), members[1]._replace(inlier=second)]
-    made = ensemble.pool_predictions(members, np.array([[0.75, 0.25], [0.5, 0.5]]))
+    made = ensemble.pool_predictions(members, np.array([[0.75, 0.25, 1.0], [0.5, 0.5, 1.0]]))
     assert made.inlier == pytest.approx([0.75, 0.4])
 
 

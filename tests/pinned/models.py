@@ -404,7 +404,7 @@ def rehearsed() -> dict[str, Any]:
     weights, last = ensemble.update_weights(
         ensemble.make_equal_weights(3), scores, none, none, np.zeros((20, 0))
     )
-    found["weights"] = np.vstack((weights, last.weight, last.benefit))
+    found["weights"] = np.vstack((weights[:, :-1], last.weight, last.benefit))
     found["priors"] = table(*(ensemble.prior_scales(k) for k in range(7)))
     return found
 

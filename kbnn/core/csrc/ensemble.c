@@ -59,11 +59,13 @@ void kb_follow_weights(int64_t rows, int64_t count, int64_t targets, const doubl
     double *slope = room, *density = room + count;
     for (int64_t i = 0; i < rows; i++) {
         double rate = 1.0 / (smaller(seen + (double)i, limits->window) + 1.0), total = 0.0;
+        double slow = 1.0 / (smaller(0.5 * (seen + (double)i), limits->scale_window) + 1.0);
         int64_t known = 0;
         for (int64_t k = 0; k < count; k++) {
-            used[i * count + k] = weight[k];
+            used[i * (count + 1) + k] = weight[k];
             slope[k] = 0.0;
         }
+        used[i * (count + 1) + count] = *scale;
         if (!targets) {
             follow_scores(count, scores + i * count, weight, benefit, slope, density,
                           limits->advantage);
@@ -74,7 +76,7 @@ void kb_follow_weights(int64_t rows, int64_t count, int64_t targets, const doubl
             if (!isfinite(y[i * targets + t]))
                 continue;
             follow_moments(count, targets, mean + at, var + at, y[i * targets + t], weight, scale,
-                           benefit, slope, rate, limits->square);
+                           benefit, slope, slow, limits->square);
             known++;
         }
         if (!known)

@@ -4,15 +4,15 @@
 
 #include <stdint.h>
 
-/* Memory in rows, least weight, largest advantage in nats of a row, largest squared error, and the
- * limits of a gradient. */
+/* Memory of weights and of the scale in rows, least weight, largest advantage in nats of a row, largest
+ * squared error, and the limits of a gradient. */
 typedef struct {
-    double window, least, advantage, square, lowest, highest;
+    double window, scale_window, least, advantage, square, lowest, highest;
 } kb_pool_limits;
 
 /* Follow the weights of `count` networks over rows. With targets, means and variances are (rows,
- * count, targets) and scores are not read; without, scores are (rows, count). `used` receives the
- * weights before each row; room has 2 x count numbers. */
+ * count, targets) and scores are not read; without, scores are (rows, count). `used` (rows, count + 1)
+ * receives the weights and the scale before each row; room has 2 x count numbers. */
 void kb_follow_weights(int64_t rows, int64_t count, int64_t targets, const double *scores,
                        const double *mean, const double *var, const double *y, double *weight,
                        double *scale, double *benefit, double *used, double seen,
