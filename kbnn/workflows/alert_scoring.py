@@ -8,6 +8,7 @@ number of rows from its first row to its first alert.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -217,9 +218,10 @@ class AlertScoring:
         return lines
 
 
-def check_figures(asked: Sequence[str], has_alerts: bool, has_events: bool) -> None:
+def check_conditions(texts: Sequence[str], has_alerts: bool, has_events: bool) -> None:
     """Raise UsageError for a condition on alerts that are not computed."""
-    for name in asked:
+    for text in texts:
+        name = re.split("[<>]", text)[0].strip().lower()
         if name in ALERT_FIGURES and not has_alerts:
             raise UsageError(f"--fail-if checks {name}: add --alerts FILE or --events FILE")
         if name in ALERT_FIGURES[1:] and not has_events:

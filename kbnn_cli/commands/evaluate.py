@@ -105,11 +105,10 @@ def evaluate(
         judged = keyed.copy_model(judged)
     judged.set_interval_mode(intervals)
     figures = list(flatten_metrics(find_metrics(judged.task).score().metric_values()))
-    known = [*figures, *(name for name in alert_scoring.ALERT_FIGURES if name not in figures)]
+    alert_scoring.check_conditions(fail_if, watched, events is not None)
+    known = [*figures, *(alert_scoring.ALERT_FIGURES if watched else ())]
     checks = [conditions.parse_check(text, known, judged.task.targets) for text in fail_if]
     on_alerts = [check for check in checks if check.figure not in figures]
-    asked_figures = [check.figure for check in on_alerts]
-    alert_scoring.check_figures(asked_figures, watched, events is not None)
     single = keyed.get_overall_model(judged)
     with (
         ExitStack() as stack,
