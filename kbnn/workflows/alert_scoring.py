@@ -207,7 +207,7 @@ class AlertScoring:
             return lines
         lines.append(f"events: {known['found']} found, {known['missed']} missed")
         if known["events_outside"]:
-            lines[-1] += f"; {known['events_outside']} others lie outside the rows"
+            lines[-1] += f", {known['events_outside']} outside the rows"
         if known["delay"] is not None:
             lines[-1] += f"; median delay {format_number(known['delay'], 3)} rows"
         if known["false_alarms_per_10000"] is not None:
