@@ -33,7 +33,7 @@ from kbnn.targets.prediction import IN_WARMUP, Forecast
 DEFAULT_ALERT_RATE: Final = 1e-3
 """False alarms per row."""
 MAX_ALERT_RATE: Final = 0.01
-"""Episodes that follow within 75 rows are one, so that more alerts cannot be told apart."""
+"""Episodes that follow within 75 rows are one, so that alerts cannot be more frequent."""
 MIN_ALERT_RATE: Final = 1e-9
 MAX_NORMAL_SCORE: Final = 12.0
 """Limit of normal scores: one extreme row must not decide the means of 50 rows for long."""

@@ -35,7 +35,7 @@ def split_command(command: str) -> list[str]:
     if not words:
         raise UsageError("--alert-exec: the command is empty")
     if shutil.which(words[0]) is None:
-        raise UsageError(f"--alert-exec: there is no program '{words[0]}'")
+        raise UsageError(f"--alert-exec: cannot find the program '{words[0]}'")
     return words
 
 

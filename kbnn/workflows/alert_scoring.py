@@ -89,10 +89,8 @@ def _parse_edge(place: str, cell: str, clock: Clock | None, is_row: bool) -> flo
     """Parse a row number or a time."""
     if is_row and cell.isdecimal():
         return float(cell)
-    if is_row:
+    if is_row or clock is None:
         raise DataError(f"{place}: cannot parse '{cell}' as a row number")
-    if clock is None:
-        raise DataError(f"{place}: '{cell}' is no row number, and the rows have no time column")
     made = parse_time_value(cell, clock.unit, clock.day_first)
     if made is None:
         raise DataError(f"{place}: cannot parse '{cell}' as a time of column '{clock.column}'")

@@ -181,7 +181,7 @@ def test_an_alert_names_the_id_of_its_row(stream: Path) -> None:
         (["--fail-if", "alerts>0"], "add --alerts FILE"),
         (["--alert-exec", ""], "the command is empty"),
         (["--alert-exec", "'"], "cannot parse the command"),
-        (["--alert-exec", "no-such-program -x"], "there is no program 'no-such-program'"),
+        (["--alert-exec", "no-such-program -x"], "cannot find the program 'no-such-program'"),
         (["--surprise"], "add --predictions FILE"),
     ],
 )
