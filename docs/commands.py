@@ -162,7 +162,7 @@ def build_keywords() -> str:
     network = {name for name, option in train.items() if option.group == NETWORK} - learn
     columns -= {*read, "target"}
     run = set(train) - read - learn - columns - network - {"target"}
-    shown = {"interval", "quantiles", "decompose"}
+    shown = {"interval", "quantiles", "decompose", "surprise"}
     return "".join(
         [
             KEYWORDS_HEAD,

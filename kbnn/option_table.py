@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from kbnn.core import activations
 from kbnn.core.config import Covariance
@@ -42,6 +42,9 @@ from kbnn.model.settings import (
 )
 from kbnn.targets.registry import TARGET_TYPES
 
+if TYPE_CHECKING:
+    from kbnn.model.monitor import AlertRate
+
 ColumnNames = str | int | Sequence[str | int]
 """One or several names of columns; in pandas they may be numbers."""
 
@@ -60,11 +63,12 @@ NETWORK: Final = "Network"
 FLEET: Final = "Fleet"
 READING: Final = "Reading"
 OUTPUT: Final = "Output"
+ALERTS: Final = "Alerts"
 CLUSTER: Final = "Cluster"
 HELP: Final = "Help"
 GROUPS: Final = (
     *(ARGUMENTS, GENERAL, MODEL, COLUMNS, LEARNING, NETWORK),
-    *(FLEET, READING, OUTPUT, CLUSTER, HELP),
+    *(FLEET, READING, OUTPUT, ALERTS, CLUSTER, HELP),
 )
 """The groups of options in the order in which help and documentation show them."""
 
@@ -175,6 +179,13 @@ def parse_hash(value: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
     from kbnn.data.read_options import parse_hash_options
 
     return parse_hash_options(parse_names(value))
+
+
+def parse_rate(value: float | str) -> AlertRate:
+    """Parse a rate of false alarms: 1e-3 per row, or 1/week."""
+    from kbnn.model.monitor import parse_alert_rate
+
+    return parse_alert_rate(value)
 
 
 def choose_word(words: Sequence[str], **stored: str) -> Callable[[str], str]:
@@ -582,6 +593,8 @@ OPTIONS: Final = (
         Option("fail_if", "CONDITION",
             "Exit with code 3 if this holds: 'rmse>3', 'coverage_90<85%' (repeatable).",
             parse_names, repeats=True, commands="evaluate"),
+        Option("fail_if", "CONDITION", "Exit with code 3 if this holds: 'alerts>0' (repeatable).",
+            parse_names, repeats=True),
     ),
     *_declare(OUTPUT, "call",
         Option("metric", "NAME", "Show this metric first, such as auc, f1_macro, mape or rmse.",
@@ -606,6 +619,23 @@ OPTIONS: Final = (
         Option("decompose", "",
             "Add the parts of sd: function_sd (epistemic) and noise_sd (aleatoric).",
             commands="predict"),
+        Option("surprise", "",
+            "Add surprise, -log10 of the row's tail probability, and its pit.",
+            commands="train predict"),
+    ),
+    *_declare(ALERTS, "run",
+        Option("alerts", "FILE", "Write each anomaly as it is detected; - is stdout.", common=True,
+            commands="train evaluate"),
+        Option("alert_rate", "RATE",
+            "Set the rate of false alarms: 1e-3 per row, or 1/week with a time column.",
+            parse_rate, shown_default="0.001", commands="train evaluate"),
+        Option("alert_exec", "COMMAND",
+            "Run this command for each alert, with the alert as JSON on its stdin."),
+    ),
+    *_declare(ALERTS, "call",
+        Option("events", "FILE.csv",
+            "Score alerts against known events: columns start and end, rows or times.",
+            commands="evaluate"),
     ),
     *_declare(OUTPUT, "call",
         Option("intervals", "|".join(INTERVAL_MODES),

@@ -253,6 +253,9 @@ def evaluation_parts(
         pass
 
         yield from key_ranking_parts(evaluation.keys.to_json())
+    if evaluation.alerts is not None:
+        yield Text()
+        yield from map(Text, evaluation.alerts.format_lines())
     yield Text()
     yield Text(format_rows_line(evaluation), style="dim")
     yield Text(format_time_line(evaluation), style="dim")

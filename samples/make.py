@@ -28,6 +28,10 @@ LOAD_HOURS = 365 * 24
 VISIT_ROWS, MOST_VISITS = 3000, 120
 PRICE_ROWS = 2500
 RAIN_DAYS = 2000
+PUMP_ROWS, PUMP_MINUTES = 3360, 15
+PUMP_SPIKE_ROW = 1500  # rows before the pressure surge
+PUMP_STUCK_ROWS = (2100, 2140)  # rows between which the sensor repeats its value
+PUMP_WEAR_ROWS = (2700, 3100)  # rows between which the impeller wears
 BREAK = (213, 227)  # days of the year on which the plant stands still
 
 
@@ -161,6 +165,53 @@ def load(seed: int) -> dict[str, list[str]]:
     first = np.datetime64("2025-01-01T00:00", "m")
     when = [str(first + 60 * int(at)).replace("T", " ") for at in hours]
     return {"time": when, "load_kw": _text(kilowatts, 1)}
+
+
+def pump(seed: int) -> dict[str, list[str]]:
+    """A pump, quarter of an hour by quarter of an hour for five weeks: its pressure, in bar.
+
+    The speed follows the demand of the day, the flow the speed. The pressure is 2 and 5 times the
+    square of the speed, less 0.02 per m3/h, with noise of sd 0.04. Then three faults: a surge of
+    one row, a sensor that repeats its value for ten hours, and wear, which costs 0.6 bar within
+    four days.
+    """
+    draws = Draws(seed)
+    rows = np.arange(PUMP_ROWS)
+    hour = (rows % 96) / 4.0
+    demand = (
+        0.7
+        + 0.2 * np.sin(2.0 * np.pi * (hour - 9.0) / 24.0)
+        + 0.05 * _wander(PUMP_ROWS, 0.95, draws)
+    )
+    speed = 1450.0 * np.clip(demand, 0.3, 1.0)
+    flow = 60.0 * speed / 1450.0 * (1.0 + 0.05 * _wander(PUMP_ROWS, 0.9, draws))
+    pressure = 2.0 + 5.0 * (speed / 1450.0) ** 2 - 0.02 * flow + 0.04 * draws.normal(PUMP_ROWS)
+    pressure[PUMP_SPIKE_ROW] += 3.0
+    start, end = PUMP_STUCK_ROWS
+    pressure[start:end] = pressure[start]
+    pressure -= 0.6 * np.clip((rows - PUMP_WEAR_ROWS[0]) / np.diff(PUMP_WEAR_ROWS), 0.0, 1.0)
+    return {
+        "time": _pump_times(rows),
+        "speed_rpm": _text(speed, 0),
+        "flow_m3h": _text(flow, 2),
+        "pressure_bar": _text(pressure, 3),
+    }
+
+
+def pump_events() -> dict[str, list[str]]:
+    """When the faults of the pump were there; it stays worn to the end."""
+    starts = np.array([PUMP_SPIKE_ROW, PUMP_STUCK_ROWS[0], PUMP_WEAR_ROWS[0]])
+    ends = np.array([PUMP_SPIKE_ROW + 4, PUMP_STUCK_ROWS[1] - 1, PUMP_ROWS - 1])
+    return {
+        "start": _pump_times(starts),
+        "end": _pump_times(ends),
+        "what": ["surge", "stuck sensor", "wear"],
+    }
+
+
+def _pump_times(rows: IntArray) -> list[str]:
+    first = np.datetime64("2026-03-02T00:00", "m")
+    return [str(first + PUMP_MINUTES * int(row)).replace("T", " ") for row in rows]
 
 
 def visits(seed: int) -> dict[str, list[str]]:
@@ -342,6 +393,8 @@ def files() -> dict[str, bytes]:
         "visits.csv": visits(seed=80),
         "prices.csv": prices(seed=90),
         "rain.csv": rain(seed=110),
+        "pump.csv": pump(seed=120),
+        "pump_events.csv": pump_events(),
     }
     return {name: _csv(table, list(table.values())) for name, table in tables.items()}
 

@@ -13,6 +13,7 @@ import pytest
 
 from kbnn.data.read_options import ReadOptions
 from kbnn.errors import ArgumentError, UsageError
+from kbnn.model.monitor import AlertRate
 from kbnn.model.settings import Settings
 from kbnn.option_table import GROUPS, OPTIONS, Option, list_keywords, list_options
 from kbnn.workflows.options import TrainOptions, build_train_options
@@ -75,6 +76,12 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--thousands .": ("thousands", "."),
         "--predictions p.csv": ("predictions", "p.csv"),
         "--interval 0.8": ("interval", 0.8),
+        "--surprise": ("surprise", True),
+        "--alerts a.csv": ("alerts", "a.csv"),
+        "--alert-rate 1e-4": ("alert_rate", AlertRate(1e-4)),
+        "--alert-rate 2/day": ("alert_rate", AlertRate(2.0, "day")),
+        "--fail-if alerts>0": ("fail_if", ("alerts>0",)),
+        "--alert-exec notify": ("alert_exec", "notify"),
         "--log l.jsonl": ("log", "l.jsonl"),
         "--dry-run": ("dry_run", True),
         "--preset paper": ("preset", "paper"),
@@ -115,6 +122,7 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "-o p.csv": ("output", "p.csv"),
         "--output p.csv": ("output", "p.csv"),
         "--interval 80%": ("interval", 0.8),
+        "--surprise": ("surprise", True),
         "--intervals stated": ("intervals", "stated"),
         "--decompose": ("decompose", True),
         "--explain": ("explain", True),
@@ -128,6 +136,9 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
     },
     "evaluate": {
         **READING,
+        "--alerts a.csv": ("alerts", "a.csv"),
+        "--alert-rate 1/week": ("alert_rate", AlertRate(1.0, "week")),
+        "--events e.csv": ("events", "e.csv"),
         "--learn": ("learn", True),
         "--horizon 3": ("horizon", 3),
         "--metric auc": ("metric", "auc"),

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray
+from kbnn.data.batch import Anomalies
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.distributions.predictive import PredictiveDistribution
 from kbnn.errors import UsageError
@@ -57,6 +58,8 @@ class Forecasts:
         Levels of quantile columns to add.
     when
         Times of the steps, if the rows are steps ahead.
+    anomalies
+        Surprise and PIT of the rows, if they were requested.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class Forecasts:
         decompose: bool = False,
         quantiles: Sequence[float] = (),
         when: Sequence[str] = (),
+        anomalies: Anomalies | None = None,
     ) -> None:
         interval = _KEYWORDS["interval"].parse_value(interval)
         quantiles = _KEYWORDS["quantiles"].parse_value(quantiles)
@@ -84,13 +88,16 @@ class Forecasts:
         self.interval = interval
         self._task = task
         self._forecast = forecast
-        self._output_options = wanted = OutputOptions(interval, tuple(quantiles), decompose)
+        self._anomalies = anomalies
+        self._output_options = wanted = OutputOptions(
+            interval, tuple(quantiles), decompose, surprise=anomalies is not None
+        )
         self._fields = {f.name: f for f in list_output_fields(task, wanted)}
 
     def __reduce__(self) -> tuple[type[Forecasts], tuple[Any, ...]]:
         wanted = self._output_options
         args = (self._task, self._forecast, wanted.interval, wanted.decompose, wanted.quantiles)
-        return Forecasts, (*args, self.when)
+        return Forecasts, (*args, self.when, self._anomalies)
 
     @property
     def targets(self) -> list[str]:
@@ -116,7 +123,7 @@ class Forecasts:
         if name not in self._fields:
             raise UsageError(f"no such column: {name} (available: {', '.join(self._fields)})")
         field = self._fields[name]
-        values = field.values(self._forecast)
+        values = field.read(self._forecast, self._anomalies)
         return np.array(values, dtype=object if field.text else np.float64)
 
     def __iter__(self) -> Iterator[str]:
@@ -202,6 +209,25 @@ class Forecasts:
     def probability(self) -> FloatArray:
         """Probability of every class (rows, classes)."""
         return list_class_probabilities(self._task, self._forecast)
+
+    @property
+    def surprise(self) -> FloatArray:
+        """-log10 of the tail probability of each target; NaN where it is missing."""
+        return self._get_anomalies().surprise.squeeze(axis=self._single_axis)
+
+    @property
+    def pit(self) -> FloatArray:
+        """Predicted probability of less than each target; of labels, of those less probable."""
+        return self._get_anomalies().pit.squeeze(axis=self._single_axis)
+
+    @property
+    def _single_axis(self) -> tuple[int, ...]:
+        return (1,) if len(self._task.targets) == 1 else ()
+
+    def _get_anomalies(self) -> Anomalies:
+        if self._anomalies is None:
+            raise UsageError("no such column: surprise (call predict with surprise=True)")
+        return self._anomalies
 
     def _shape_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
         return shape_numbers(self._task, values, what)

@@ -170,7 +170,7 @@ def step(
         numbered = (
             block._replace(number=model.met + 1 + np.arange(block.count)) for block in stream
         )
-        made = [forecast for _, forecast in predict_rows(model, numbered, log_notice, learn=True)]
+        made = [one.forecast for one in predict_rows(model, numbered, log_notice, learn=True)]
     return modelfile.to_bytes(*to_state(model)), Forecasts(
         model.task, join_forecasts([first, *made])
     )

@@ -29,6 +29,7 @@ class LearnKeywords(ReadKeywords, total=False):
 
     interval: float | str | None
     quantiles: str | Sequence[float] | None
+    surprise: bool | None
     epochs: int | str | None
     shuffle: bool | None
     test_split: float | str | None
@@ -103,6 +104,9 @@ class TrainKeywords(LearnKeywords, ModelKeywords, total=False):
     common: bool | None  # former name
     max_open_models: int | str | None
     open: int | str | None  # former name
+    alerts: str | None
+    alert_rate: float | str | None
+    alert_exec: str | None
 
 
 class StepKeywords(ModelKeywords, ReadKeywords, total=False):
@@ -115,3 +119,4 @@ class PredictKeywords(ReadKeywords, total=False):
     interval: float | str | None
     quantiles: str | Sequence[float] | None
     decompose: bool | None
+    surprise: bool | None

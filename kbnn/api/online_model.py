@@ -136,6 +136,7 @@ class Model:
             `interval`: probability between `lower` and `upper`, 0.9 by default.
             `quantiles`: levels of quantile columns to add, such as [0.05, 0.95].
             `decompose`: whether to add the columns `function_sd` and `noise_sd`.
+            `surprise`: whether to add `surprise` and `pit` of the targets in `data`.
             Others say how rows are read, such as `na` or `on_error`.
 
         Returns
@@ -161,16 +162,19 @@ class Model:
         ((2,), True)
         """
         words: dict[str, Any] = dict(options)
+        surprise = bool(words.pop("surprise", False))
         shown = {name: words.pop(name) for name in _SHOWN_OPTIONS & words.keys()}
         words = parse_keywords("predict", words, ReadKeywords.__annotations__)
         with (
             self._locked_model() as model,
             predicting.open_inference_stream(
-                model, data, notice=log_notice, use_target=False, **words
+                model, data, notice=log_notice, use_target=False, surprise=surprise, **words
             ) as (stream, _),
         ):
-            made = collect_forecasts(model, stream, log_notice)
-            return Forecasts(model.task, made, **shown)
+            if surprise:
+                keyed.check_single_model(model, "the model", {"surprise": True})
+            made, anomalies = collect_forecasts(model, stream, log_notice, surprise)
+            return Forecasts(model.task, made, **shown, anomalies=anomalies)
 
     def explain(self, data: Any, **options: Unpack[ReadKeywords]) -> Explanation:
         """Compute what each column contributes to the predictions; nothing is learned.

@@ -150,6 +150,9 @@ def update_count_intervals(
 def mixture_edges(
     stated: FloatArray, beyond: float, z: float, plain: bool, constants: Constants
 ) -> FloatArray: ...
+def detect_anomalies(
+    state: tuple[FloatArray, ...], rows: FloatArray, threshold: float, constants: FloatArray
+) -> FloatArray: ...
 def score_rows(y: FloatArray, stated: FloatArray, constants: Constants) -> FloatArray: ...
 def read_plain_row(
     x: Mapping[str, Any], names: list[str], smallest: float, largest: float

@@ -114,6 +114,33 @@ cdef extern from "scale.h" nogil:
                           double *, int64_t, const double *, int *, double *,
                           const kb_constants *)
 
+cdef extern from "anomaly.h" nogil:
+    enum:
+        KB_STATISTICS
+        KB_SIDES
+        KB_SIDE_FIELDS
+        KB_WINDOWS
+        KB_WINDOW_ROWS
+        KB_SEASON_FIELDS
+        KB_RUN_BUCKETS
+        KB_SCALARS
+        KB_DETECTOR_INPUTS
+        KB_DETECTOR_OUTPUTS
+    ctypedef struct kb_detector_constants:
+        pass
+    ctypedef struct kb_detector:
+        const kb_detector_constants *k
+        int64_t capacity
+        int64_t season_slots
+        double *history
+        double *counts
+        double *tails
+        double *windows
+        double *season
+        double *runs
+        double *scalars
+    void kb_detect_anomalies(const kb_detector *, const double *, int64_t, double, double *)
+
 cdef extern from "calibration.h" nogil:
     enum:
         KB_CALIBRATION_FIELDS
@@ -890,6 +917,42 @@ def mixture_edges(stated, double beyond, double z, bint plain, Constants constan
         kb_mixture_edges(<const double *>said.at, rows, beyond, z, plain, <double *>out.at,
                  <double *>out.at + rows, &constants.k)
     return found
+
+
+def detect_anomalies(tuple state, rows, double threshold, constants):
+    """Score rows (n, 5) of an anomaly detector and update its state in place."""
+    cdef _Buffer history = _buffer(state[0], "history", True)
+    cdef _Buffer counts = _buffer(state[1], "counts", True)
+    cdef _Buffer tails = _buffer(state[2], "tails", True)
+    cdef _Buffer windows = _buffer(state[3], "windows", True)
+    cdef _Buffer season = _buffer(state[4], "season", True)
+    cdef _Buffer runs = _buffer(state[5], "runs", True)
+    cdef _Buffer scalars = _buffer(state[6], "scalars", True)
+    cdef _Buffer given = _buffer(rows, "rows"), fixed = _buffer(constants, "constants")
+    cdef int64_t n = given.length // KB_DETECTOR_INPUTS
+    cdef kb_detector d
+    if (history.length % KB_STATISTICS or counts.length != 2 * KB_STATISTICS
+            or tails.length != KB_SIDES * KB_SIDE_FIELDS
+            or windows.length != KB_WINDOWS * KB_WINDOW_ROWS
+            or season.length % KB_SEASON_FIELDS or runs.length != 4 * KB_RUN_BUCKETS
+            or scalars.length != KB_SCALARS or given.length != n * KB_DETECTOR_INPUTS
+            or fixed.length * sizeof(double) != sizeof(kb_detector_constants)):
+        raise ValueError("the arrays of the detector do not have its sizes")
+    d.k = <const kb_detector_constants *>fixed.at
+    d.capacity = history.length // KB_STATISTICS
+    d.season_slots = season.length // KB_SEASON_FIELDS
+    d.history = <double *>history.at
+    d.counts = <double *>counts.at
+    d.tails = <double *>tails.at
+    d.windows = <double *>windows.at
+    d.season = <double *>season.at
+    d.runs = <double *>runs.at
+    d.scalars = <double *>scalars.at
+    scores = _empty((n, KB_DETECTOR_OUTPUTS))
+    cdef _Buffer out = _buffer(scores, "scores", True)
+    with nogil:
+        kb_detect_anomalies(&d, <const double *>given.at, n, threshold, <double *>out.at)
+    return scores
 
 
 def score_rows(y, stated, Constants constants):

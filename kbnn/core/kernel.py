@@ -246,6 +246,13 @@ def mixture_edges(stated: FloatArray, beyond: float, z: float, plain: bool) -> F
     return _kernel.mixture_edges(stated, beyond, z, plain, kernel_constants())
 
 
+def detect_anomalies(
+    state: tuple[FloatArray, ...], rows: FloatArray, threshold: float, constants: FloatArray
+) -> FloatArray:
+    """Run the compiled version of kbnn.model.anomaly_reference.detect_anomalies."""
+    return _kernel.detect_anomalies(tuple(state), rows, threshold, constants)
+
+
 def score_rows(y: FloatArray, stated: FloatArray) -> FloatArray:
     """Run the compiled version of kbnn.distributions.normal_mixture.NormalMixture.score_values."""
     return _kernel.score_rows(y, stated, kernel_constants())

@@ -6,6 +6,7 @@ the rule by which a column counts as silent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -65,11 +66,48 @@ class TargetTypeChange(NamedTuple):
     new_type: str  # the target type from this row on
 
 
+class RowAlert(NamedTuple):
+    """An alert: the first row of an anomaly at which it was detected."""
+
+    at: int  # position in the batch
+    target: int
+    kind: str  # see kbnn.model.anomaly
+    start: int  # number of the row where the anomaly began, estimated
+    length: int  # rows since then
+    surprise: float  # of the row; NaN without a forecast
+    score: float  # -log10 of the rate at which so high a score occurs on an ordinary stream
+
+
+class Anomalies(NamedTuple):
+    """How unlikely the targets of n rows were, see kbnn.model.monitor."""
+
+    surprise: FloatArray  # (n, T) -log10 of the calibrated tail probability
+    pit: FloatArray  # (n, T)
+    alerts: tuple[RowAlert, ...] = ()
+
+
 class LearnResult(NamedTuple):
     """The predictions for a batch, made before learning it, and the target type changes in it."""
 
     forecast: Forecast
     type_changes: tuple[TargetTypeChange, ...] = ()
+    anomalies: Anomalies | None = None  # if the model has a monitor
+
+
+def join_anomalies(parts: Sequence[tuple[int, Anomalies | None]], targets: int) -> Anomalies | None:
+    """Concatenate the anomalies of consecutive parts (rows, anomalies); None if no part has any."""
+    if not any(part is not None for _, part in parts):
+        return None
+    first, alerts = 0, []
+    arrays: list[tuple[FloatArray, FloatArray]] = []
+    for rows, part in parts:
+        none = np.full((rows, targets), np.nan)
+        arrays.append((none, none) if part is None else part[:2])
+        if part is not None:
+            alerts += [alert._replace(at=first + alert.at) for alert in part.alerts]
+        first += rows
+    surprise, pit = (np.concatenate(column) for column in zip(*arrays, strict=True))
+    return Anomalies(surprise, pit, tuple(alerts))
 
 
 def slice_rows(rows: Rows, start: int, stop: int) -> Rows:

@@ -26,6 +26,13 @@ from kbnn.model import candidates, scaler
 from kbnn.model.candidates import Candidate, EliminatedCandidate
 from kbnn.model.ensemble import Member, make_equal_weights
 from kbnn.model.learner import Learner, LearnerState
+from kbnn.model.monitor import (
+    DEFAULT_ALERT_RATE,
+    AlertRate,
+    Monitor,
+    monitor_rows,
+    start_monitor,
+)
 from kbnn.model.pending_labels import PendingRows, learn_by_id, restore_pending_forecasts
 from kbnn.model.recursive_forecast import ForecastContext, SequenceNotices, SequentialPredictor
 from kbnn.model.replay_buffer import (
@@ -104,6 +111,7 @@ class OnlineModel:
         self.timeline = Timeline(schema)
         self.history = self.timeline.make_history()
         self.pending_rows = PendingRows(schema.wait)
+        self.monitor: Monitor | None = None
         self.lock = RLock()
         """Held while rows are learned or predicted, and by callers that need a consistent state."""
         self._unfinished: Transaction | None = None
@@ -229,6 +237,25 @@ class OnlineModel:
             tails = self.learner_state.tails.copy()
             tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0
             self.learner_state = self.learner_state._replace(tails=tails)
+
+    def start_monitor(self, rate: AlertRate | None = None) -> None:
+        """Monitor the rows learned from now on, or change the rate of a monitor.
+
+        Parameters
+        ----------
+        rate
+            False alarms; None keeps the rate of a monitor, or sets DEFAULT_ALERT_RATE per row.
+        """
+        before = self.monitor
+        if rate is not None:
+            known = rate.per_row(self._schema)
+        else:
+            known = DEFAULT_ALERT_RATE if before is None else before.rate
+        self.monitor = (
+            start_monitor(self._schema, self.task, known, self.settings.seed)
+            if before is None
+            else before._replace(rate=known)
+        )
 
     @property
     def wants_saving(self) -> bool:
@@ -408,14 +435,19 @@ class OnlineModel:
             join_forecasts(parts) if parts else make_empty_forecast(0, self.task.numbers)
         )
         forecast = restore_pending_forecasts(forecast, earlier_forecasts)
+        anomalies = None
         if not again:
+            if self.monitor is not None:
+                self.monitor, anomalies = monitor_rows(
+                    self.monitor, self.task, placed.rows, forecast
+                )
             self.score_rows(placed.rows, forecast, held)
             if self._schema.lags:
                 off = standardized_residuals(self.task, placed.rows.y, forecast)
                 self.history.record_errors(
                     np.where((forecast.status & IN_WARMUP)[:, None], np.nan, off)
                 )
-        return LearnResult(forecast, type_changes)
+        return LearnResult(forecast, type_changes, anomalies)
 
     def _split_at_invalid_target(self, rows: Rows) -> tuple[Rows, tuple[TargetTypeChange, ...]]:
         """Return rows up to the next target that the selected target type excludes.

@@ -19,9 +19,11 @@ import numpy as np
 from kbnn.array_types import FloatArray
 from kbnn.core.reference import UNLABELLED
 from kbnn.data.batch import (
+    Anomalies,
     LearnResult,
     Rows,
     TargetTypeChange,
+    join_anomalies,
     make_fill_values,
     pad_columns,
     slice_rows,
@@ -141,10 +143,12 @@ def learn_by_id(
     """Store rows without a target, and learn those with one, in order."""
     parts: list[Forecast] = []
     type_changes: tuple[TargetTypeChange, ...] = ()
+    anomalies: list[Anomalies | None] = []
     for start, stop in _split_runs(rows):
         part = slice_rows(rows, start, stop)
         if not np.any(np.isfinite(part.y[0])):
             parts.append(predict_unlabelled(part))
+            anomalies.append(None)
             pending.add_rows(part, parts[-1])
             continue
         matched = _match_labels(part, pending, indicators)
@@ -159,9 +163,13 @@ def learn_by_id(
                 result = learn(piece, earlier)
                 parts.append(result.forecast)
                 type_changes += result.type_changes
+                anomalies.append(result.anomalies)
             else:
                 parts.append(predict_unlabelled(piece._replace(y=np.full_like(piece.y, np.nan))))
-    return LearnResult(join_forecasts(parts), type_changes)
+                anomalies.append(None)
+    sizes = [len(part.status) for part in parts]
+    found = join_anomalies([*zip(sizes, anomalies, strict=True)], rows.y.shape[1])
+    return LearnResult(join_forecasts(parts), type_changes, found)
 
 
 def _split_runs(rows: Rows) -> Iterator[tuple[int, int]]:

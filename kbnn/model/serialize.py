@@ -25,6 +25,8 @@ from kbnn.errors import ModelError
 from kbnn.metrics.score import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import scaler
+from kbnn.model.anomaly import is_valid_detector
+from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.encoding import NO_BINS, is_valid_bins
 from kbnn.model.ensemble import Member, PoolWeights
@@ -38,6 +40,7 @@ from kbnn.model.limits import (
     TARGET_LIMIT,
 )
 from kbnn.model.model import OnlineModel
+from kbnn.model.monitor import MAX_ALERT_RATE, Monitor, start_monitor
 from kbnn.model.pending_labels import (
     COUNTER_NAMES,
     PendingArrays,
@@ -72,8 +75,14 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
         kept = pack_pending_rows(model.pending_rows, model.learner.indicators, model.task.numbers)
         out.update({f"waiting/{name}": array for name, array in kept._asdict().items()})
         pending = {"waiting": {"ids": list(model.pending_rows.rows), **model.pending_rows.counts}}
+    monitor: dict[str, Any] = {}
+    if model.monitor is not None:
+        monitor = {"monitor": {"rate": model.monitor.rate}}
+        for j, detector in enumerate(model.monitor.detectors):
+            out.update({f"detector{j}/{name}": a for name, a in detector._asdict().items()})
     header = {
         **pending,
+        **monitor,
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
         "racers": [_make_candidate_header(candidate) for candidate in model.racers],
@@ -191,11 +200,27 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
         model.history = _restore_history(model, _select_prefix(arrays, "past/"))
     if model.schema.wait:
         _restore_pending_rows(model, header["waiting"], _select_prefix(arrays, "waiting/"))
+    if "monitor" in header:
+        model.monitor = _restore_monitor(model, header["monitor"], arrays)
     record = _select_prefix(arrays, "record/")
     model.set_record(
         lambda: Scorecard.from_state(model.task, header.get("record", {}), record, name)
     )
     return model
+
+
+def _restore_monitor(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> Monitor:
+    """Restore the detectors of the targets, and check them."""
+    rate = _read_float(header["rate"])
+    _require(0.0 < rate <= MAX_ALERT_RATE, "rate of alerts")
+    pattern = start_monitor(model.schema, model.task, rate, 0)
+    detectors = []
+    for j, like in enumerate(pattern.detectors):
+        own = _select_prefix(arrays, f"detector{j}/")
+        detector = DetectorState(*(_read_floats(own, name) for name in DetectorState._fields))
+        _require(is_valid_detector(detector, like), "detector")
+        detectors.append(detector)
+    return Monitor(tuple(detectors), rate)
 
 
 def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> None:

@@ -28,6 +28,7 @@ _REPLACED: Final = (
     "met",
     "_card",
     "_unscored",
+    "monitor",
 )
 """Attributes of a model that learning replaces."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import FloatArray
+from kbnn.data.batch import Anomalies
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import UsageError
 from kbnn.targets.base import TargetType
@@ -28,6 +29,13 @@ class OutputField(NamedTuple):
     name: str
     text: bool
     values: Callable[[Forecast], Any]  # (n,) float64, or a list of texts
+    score: Callable[[Anomalies], FloatArray] | None = None  # of columns that need the targets
+
+    def read(self, forecast: Forecast, anomalies: Anomalies | None) -> Any:
+        """Return the values of the column."""
+        if self.score is None or anomalies is None:
+            return self.values(forecast)
+        return self.score(anomalies)
 
 
 class OutputOptions(NamedTuple):
@@ -38,19 +46,34 @@ class OutputOptions(NamedTuple):
     decompose: bool = False  # both parts of sd
     outlier: bool = False
     open: bool = False  # more classes may still appear
+    surprise: bool = False  # how unlikely the target was, where it is there
 
 
 def list_output_fields(task: TargetType, wanted: OutputOptions) -> list[OutputField]:
     """List the predicted columns; UsageError if classes are asked for columns of numbers."""
     if task.labels:
-        return _class_fields(task, wanted)
+        return _class_fields(task, wanted) + _surprise_fields([""] * wanted.surprise)
     suffixes = [f"_{target}" if len(task.targets) > 1 else "" for target in task.targets]
     made = [field for j, suffix in enumerate(suffixes) for field in _fields(j, suffix, wanted)]
     if wanted.outlier:
         made.append(OutputField("outlier", False, lambda f: f.outlier))
     if task.name in ZERO_TYPES:
         made += [_zero_field(j, suffix) for j, suffix in enumerate(suffixes)]
-    return made
+    return made + (_surprise_fields(suffixes) if wanted.surprise else [])
+
+
+def _surprise_fields(suffixes: list[str]) -> list[OutputField]:
+    """List surprise and PIT of each target."""
+
+    def missing(forecast: Forecast) -> FloatArray:
+        return np.full(len(forecast.status), np.nan)
+
+    def make_field(name: str, j: int) -> OutputField:
+        return OutputField(
+            f"{name}{suffixes[j]}", False, missing, lambda found: getattr(found, name)[:, j]
+        )
+
+    return [make_field(name, j) for j in range(len(suffixes)) for name in ("surprise", "pit")]
 
 
 def _fields(j: int, suffix: str, wanted: OutputOptions) -> list[OutputField]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbnn.array_types import FloatArray
-from kbnn.data.batch import Rows
+from kbnn.data.batch import Anomalies, Rows
 from kbnn.data.schema import Schema
 from kbnn.data.values import (
     MissingSpellings,
@@ -60,16 +60,25 @@ class Writer(Closeable):
         self._leading: pa.Schema | None = None
 
     def write(
-        self, forecast: Forecast, batch: pa.RecordBatch | None = None, added: Any = None
+        self,
+        forecast: Forecast,
+        batch: pa.RecordBatch | None = None,
+        added: Any = None,
+        anomalies: Anomalies | None = None,
     ) -> None:
-        """Write a block: the columns of `batch`, if any, the predictions, fields of `added`."""
+        """Write a block: the columns of `batch`, if any, the predictions, fields of `added`.
+
+        `anomalies` are needed if surprise is among the columns.
+        """
         if self._leading is None:
             self._leading = self._resolve_columns(
                 batch.schema if batch is not None else pa.schema([])
             )
         leading = [(field, _find_column(batch, field.name)) for field in self._leading]
         predicted = [
-            field.values(added if isinstance(field, AddedField) else forecast)
+            field.values(added)
+            if isinstance(field, AddedField)
+            else field.read(forecast, anomalies)
             for field in self._fields
         ]
         if self.digits is not None:

@@ -54,6 +54,8 @@ class Position:
     complete: bool = False
     predictions: str | None = None
     predictions_bytes: int | None = None  # length of the predictions of these rows
+    alerts: str | None = None
+    alerts_bytes: int | None = None  # length of the alerts of these rows
 
     @classmethod
     def at_start(cls, sources: Sequence[str], read: ReadOptions, seed: int) -> Position:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from kbnn.data.batch import Rows, TargetTypeChange
+from kbnn.data.batch import Anomalies, Rows, TargetTypeChange
 from kbnn.data.row_blocks import concat_rows
 from kbnn.fleet.dask_backend import DaskCluster, RemotePredictor
 from kbnn.fleet.fleet import Fleet
@@ -44,11 +44,12 @@ def use_engine(model: StreamModel, engine: str, cluster: str) -> Iterator[None]:
 
 
 class LearnedRows(NamedTuple):
-    """Rows that were learned, with the forecasts made before and changes of the target type."""
+    """Rows that were learned, with the forecasts made before, and what was noticed in them."""
 
     rows: Rows
     forecast: Forecast
     first_invalid_rows: tuple[TargetTypeChange, ...] = ()
+    anomalies: Anomalies | None = None
 
 
 class LearningPipeline:

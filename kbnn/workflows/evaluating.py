@@ -35,6 +35,7 @@ from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import IN_WARMUP, select_rows
 from kbnn.targets.registry import VALUE_RANGES, find_value_ranges
 from kbnn.wording import format_count, format_number
+from kbnn.workflows.alert_scoring import AlertScoring
 from kbnn.workflows.predicting import predict_rows
 from kbnn.workflows.run_results import advise_frozen
 
@@ -76,6 +77,7 @@ class Evaluation:
     bad_rows: int = 0
     timing: EvaluationTiming = field(default_factory=EvaluationTiming)
     keys: KeyScores | None = None  # only for a fleet
+    alerts: AlertScoring | None = None  # if they were asked for
 
     @property
     def rows(self) -> int:
@@ -166,6 +168,8 @@ class Evaluation:
             common["metric"] = self.leading_metric
         if self.keys is not None:
             common["keys"] = self.keys.to_json()
+        if self.alerts is not None:
+            common["alerts"] = self.alerts.to_json()
         time = {**common, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
         if len(objects) == 1:
             return {**next(iter(objects.values())), **time}
@@ -181,6 +185,7 @@ def evaluate(
     decision: DecisionOptions | None = None,
     metric: str | None = None,
     learn: bool = False,
+    alerts: AlertScoring | None = None,
     on_rows: Callable[[int], None] = lambda rows: None,
     notice: Callable[[str], None] = lambda text: None,
 ) -> Evaluation:
@@ -189,16 +194,20 @@ def evaluate(
     By default the model does not change. With `learn`, each row is predicted, scored and learned as
     in training, and the model's own record is replaced by that of these rows (pass a copy). The
     pinball loss of `quantiles` is added to the metrics. `decision` sets the threshold or the costs
-    of two classes, and `metric` is the figure that is shown first.
+    of two classes, and `metric` is the figure that is shown first. `alerts` receives every
+    row.
     """
     done = open_evaluation(model, quantiles, decision, metric, learn=learn)
     card = done.card
     if learn:
         model.set_record(lambda: card)
+    done.alerts = alerts
     timing, start = done.timing, perf_counter()
     batches = _read_batches(model, stream, timing, notice)
-    for rows, forecast in predict_rows(model, batches, notice, learn=learn):
+    for rows, forecast, anomalies in predict_rows(model, batches, notice, learn=learn):
         predicted = perf_counter()
+        if alerts is not None:
+            alerts.add(rows, forecast, anomalies)
         if not learn:
             card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
         made = (forecast.status & IN_WARMUP) == 0

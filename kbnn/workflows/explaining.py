@@ -137,7 +137,7 @@ def explain_batches(
     """Explain the predictions of all rows, in order."""
     explainer = RowExplainer(model)
     predicted = predict_rows(model, batches, notice)
-    parts = [explainer.explain(rows, forecast) for rows, forecast in predicted]
+    parts = [explainer.explain(rows, forecast) for rows, forecast, _ in predicted]
     if not parts:
         names = [quantity.name for quantity in explainer.quantities]
         none, shares = np.zeros((0, len(names))), np.zeros((0, len(names), len(explainer.columns)))

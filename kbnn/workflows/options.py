@@ -25,6 +25,7 @@ from kbnn.errors import KbnnError, UsageError
 from kbnn.fleet.fleet import FLEET_DEFAULTS
 from kbnn.fleet.store import MODELS_FILE, is_fleet
 from kbnn.model import file as modelfile
+from kbnn.model.monitor import AlertRate
 from kbnn.model.settings import PRESETS, IncompatibleOptionsError, Settings
 from kbnn.option_table import (
     LOCAL_ENGINE,
@@ -32,9 +33,11 @@ from kbnn.option_table import (
     list_keywords,
     parse_keywords,
 )
+from kbnn.output.alerts import check_alert_name
 from kbnn.output.writers import check_name
 from kbnn.targets.base import max_outputs
 from kbnn.targets.registry import make_target_type, requested_numeric_type
+from kbnn.workflows.alert_command import split_command
 
 MODEL_OPTION: Final = "--model"
 """The option of the trained model: the only output that may replace a model."""
@@ -254,6 +257,10 @@ class TrainOptions:
     predictions: str | None = None
     interval: float = 0.9  # probability between lower and upper
     quantiles: Sequence[float] = ()  # of the predictions
+    surprise: bool = False  # whether predictions have columns of surprise
+    alerts: str | None = None
+    alert_rate: AlertRate | None = None  # None: as the model has it, or the default
+    alert_exec: str | None = None  # command that is run for each alert
     bad_rows: str | None = None
     checkpoint_every: float = 30.0  # seconds
     key: tuple[str, ...] = ()  # columns whose values choose the model of a fleet
@@ -261,6 +268,11 @@ class TrainOptions:
     open: int | None = None  # models of a fleet in memory at a time
     engine: str = LOCAL_ENGINE  # this process, or the workers of a Dask cluster
     cluster: str = "local:2"
+
+    @property
+    def wants_alerts(self) -> bool:
+        """Whether the stream is monitored for alerts."""
+        return self.alerts is not None or self.alert_exec is not None
 
     @property
     def settings(self) -> Settings:
@@ -291,12 +303,31 @@ class TrainOptions:
             {
                 "--model": self.model,
                 "--predictions": self.predictions,
+                "--alerts": self.alerts,
                 "--bad-rows": self.bad_rows,
                 **(also_written or {}),
             },
         )
         if self.predictions is not None:
             check_name(self.predictions)
+        elif self.surprise:
+            raise UsageError("--surprise adds columns to the predictions: add --predictions FILE")
+        self._check_alerts()
+
+    def _check_alerts(self) -> None:
+        """Raise UsageError for invalid options of alerts."""
+        if not self.wants_alerts:
+            if self.alert_rate is not None:
+                raise UsageError("--alert-rate sets the rate of alerts: add --alerts FILE")
+            return
+        if self.alerts is not None:
+            check_alert_name(self.alerts)
+        if self.alert_exec is not None:
+            split_command(self.alert_exec)
+        if self.alerts == self.predictions == "-":
+            raise UsageError("--alerts - and --predictions - cannot both go to standard output")
+        if self.read.shuffle:
+            raise UsageError("--alerts needs the rows in their order: leave out --shuffle")
 
     def _check_key(self) -> None:
         """Raise UsageError for invalid options of a fleet."""

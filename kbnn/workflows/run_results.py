@@ -87,6 +87,7 @@ def summarize_training(training: Training) -> dict[str, Any]:
         "noise_sd": list(overall.noise_sd),
         "intervals": model.interval_mode,
         "alarms": list(overall.alarms),
+        "alerts": training.alert_count if training.options.wants_alerts else None,
         "seconds": asdict(seconds),
         "rows_per_second": training.rows / seconds.total if seconds.total > 0.0 else None,
         "microseconds_per_row": 1e6 * training.processor_seconds / training.rows

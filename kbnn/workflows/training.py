@@ -24,11 +24,13 @@ from kbnn.model import file as modelfile
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
+from kbnn.output.alerts import AlertWriter, describe_alerts
 from kbnn.output.fields import OutputOptions, list_output_fields
 from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer
 from kbnn.targets.registry import TARGET_TYPES
 from kbnn.wording import format_count, format_rows
 from kbnn.workflows import keyed
+from kbnn.workflows.alert_command import AlertCommand
 from kbnn.workflows.checkpoint import Checkpoint, Position, format_sources
 from kbnn.workflows.engines import LearnedRows, LearningPipeline, use_engine
 from kbnn.workflows.evaluating import Evaluation, UnlearnedRowNotices, evaluate
@@ -107,6 +109,7 @@ class Training:
         self.continued = False  # whether a model existed before
         self.rows = 0  # rows processed by this run, over all passes
         self.processor_seconds = 0.0  # processor time of learning
+        self.alert_count = 0  # alerts of this run
         self.stream: Stream | None = None
         self.model: StreamModel
         self.position: Position
@@ -116,6 +119,8 @@ class Training:
         self._bad: BadRowWriter | None = None
         self._unlearnable = UnlearnedRowNotices()
         self._writer: Writer | None = None
+        self._alerts: AlertWriter | None = None
+        self._alert_command: AlertCommand | None = None
         self._pipeline: LearningPipeline
         self._unsaved = False
         self._saved_rows = 0
@@ -145,6 +150,7 @@ class Training:
                 self._open_stream(stack, interruption)
                 if self.stream is not None:
                     self._open_writer(stack, self.stream)
+                    self._open_alerts(stack, self.stream)
                     self.listener.on_open(self)
                     cost = describe_cost(self.model, self.stream, self.position.epochs)
                     if cost is not None:
@@ -179,7 +185,7 @@ class Training:
             self._save_checkpoint()
             raise
         except OutputError:
-            # The model must not be ahead of the written predictions: keep the last save.
+            # The model must not be ahead of what was written: keep the last save.
             if self._saved_rows:
                 kept = f"{self.options.model} stays as it was saved after row {self._saved_rows:,}"
                 self.listener.on_notice(f"{kept}. Free some space, then continue with --resume.")
@@ -248,7 +254,17 @@ class Training:
         check_network_size(settings, self.stream.schema)
         self.model = model or self._create_model(settings, self.stream.schema.copy())
         self.tally_before = RowTally.from_model(self.model)
+        if self.options.wants_alerts:
+            self._start_monitor("--alert-exec" if self.options.alerts is None else "--alerts")
+        elif self.options.surprise:
+            self._start_monitor("--surprise")
         self.ready = True
+
+    def _start_monitor(self, flag: str) -> None:
+        """Monitor the rows of the run; UsageError for a fleet, whose models have no monitor."""
+        if not isinstance(self.model, OnlineModel):
+            raise UsageError(f"{flag} needs a single model: a fleet has no anomaly detectors")
+        self.model.start_monitor(self.options.alert_rate)
 
     def _create_model(self, settings: Settings, schema: Schema) -> StreamModel:
         if self.options.key:
@@ -302,10 +318,44 @@ class Training:
                 tuple(self.options.quantiles),
                 outlier=self.model.settings.robust,
                 open=True,
+                surprise=self.options.surprise,
             ),
         )
         self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
         self.position = replace(position, predictions=None if path == STDOUT else path)
+
+    def _open_alerts(self, stack: ExitStack, stream: Stream) -> None:
+        """Open the file of alerts, truncated to those of the rows already learned."""
+        path, position = self.options.alerts, self.position
+        if self.options.alert_exec is not None:
+            command = AlertCommand(self.options.alert_exec, self.listener.on_notice)
+            self._alert_command = stack.enter_context(command)
+        if path is None:
+            return
+        keep = None
+        if position.epoch or position.rows:
+            keep = position.alerts_bytes if position.alerts == path else None
+            if keep is None:
+                self.listener.on_notice(f"the alerts begin at row {position.rows + 1}")
+        self._alerts = stack.enter_context(AlertWriter(path, stream.schema, keep=keep))
+        self.position = replace(position, alerts=None if path == STDOUT else path)
+
+    def _write_alerts(self, one: LearnedRows) -> None:
+        """Write the alerts of learned rows, and run the command for each."""
+        wanted = self.options.wants_alerts
+        if not wanted or one.anomalies is None or not one.anomalies.alerts:
+            return
+        model = self.overall_model
+        records = describe_alerts(
+            *(one.rows, one.forecast, one.anomalies, model.schema, model.task),
+            self.options.interval,
+        )
+        self.alert_count += len(records)
+        if self._alerts is not None:
+            self._alerts.write(records)
+        if self._alert_command is not None:
+            for record in records:
+                self._alert_command.run(record)
 
     def _learn_stream(self, stream: Stream, interruption: InterruptGuard) -> None:
         """Learn all rows of all passes, in pieces that end at points of the learning curve."""
@@ -347,6 +397,11 @@ class Training:
         self.position = replace(self.position, complete=True)
         self._unsaved = True
         self._save_checkpoint()
+        if self.options.wants_alerts:
+            alerts = format_count(self.alert_count) if self.alert_count else "no"
+            path = self.options.alerts
+            place = "" if path in (None, STDOUT) else f" ({path})"
+            self.listener.on_notice(f"{alerts} alert{'s' * (self.alert_count != 1)}{place}")
         self._score_held_out(stream)
 
     def _score_held_out(self, stream: Stream) -> None:
@@ -411,7 +466,10 @@ class Training:
             if text is not None:
                 self.listener.on_notice(text)
         if self._writer is not None and not again:
-            self._writer.write(one.forecast, leading_columns(rows, self.model.task, self.model.key))
+            leading = leading_columns(rows, self.model.task, self.model.key)
+            self._writer.write(one.forecast, leading, one.anomalies)
+        self._write_alerts(one)
+        if self._writer is not None or self._alerts is not None:
             self.seconds.save += perf_counter() - learned
         self.listener.on_progress(self, points)
 
@@ -424,6 +482,8 @@ class Training:
         if self._writer is not None:
             written = self._writer.checkpoint()
             self.position = replace(self.position, predictions_bytes=written)
+        if self._alerts is not None:
+            self.position = replace(self.position, alerts_bytes=self._alerts.checkpoint())
         if self._checkpoint is not None:
             self.model.position = self.position.to_json()
             self._checkpoint.save_model(self.model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import typer
@@ -20,6 +21,7 @@ Examples:
   kbnn evaluate model.npz test.csv --metric auc --cost-fn 10 --cost-fp 1
   kbnn evaluate model.npz test.csv --horizon 24    score forecasts by step
   kbnn evaluate model.npz later.csv --learn        learn while scoring
+  kbnn evaluate model.npz later.csv --learn --events events.csv
 
 \b
 Exit codes: 0 done, 1 data, model or output error, 2 usage, 3 --fail-if met,
@@ -40,6 +42,9 @@ def evaluate(
     threshold: float | None,
     cost_fn: float | None,
     cost_fp: float | None,
+    alerts: str | None,
+    alert_rate: Any,
+    events: str | None,
     quantiles: tuple[float, ...],
     intervals: str | None,
     report: str | None,
@@ -59,7 +64,9 @@ def evaluate(
     from kbnn.errors import UsageError
     from kbnn.metrics import conditions
     from kbnn.metrics.decision_figures import DecisionOptions
+    from kbnn.output.alerts import AlertWriter
     from kbnn.workflows import (
+        alert_scoring,
         backtest,
         engines,
         evaluating,
@@ -71,8 +78,15 @@ def evaluate(
     from kbnn.workflows.options import check_outputs
     from kbnn_cli import display, result_screens
 
-    if horizon is not None and (fail_if or report or plot):
-        raise UsageError("--horizon cannot be combined with --fail-if, --report or --plot")
+    watched = alerts is not None or events is not None
+    if horizon is not None and (fail_if or report or plot or watched):
+        raise UsageError(
+            "--horizon cannot be combined with --fail-if, --report, --plot, --alerts or --events"
+        )
+    if alert_rate is not None and not watched:
+        raise UsageError("--alert-rate sets the rate of alerts: add --alerts FILE or --events FILE")
+    if json and alerts == "-":
+        raise UsageError("--json and --alerts - cannot both go to standard output")
     decision = DecisionOptions(threshold, cost_fn, cost_fp)
     if horizon is not None and (metric or any(one is not None for one in decision)):
         raise UsageError("--horizon cannot be combined with --metric, --threshold or costs")
@@ -83,18 +97,29 @@ def evaluate(
     if learn and engine != LOCAL_ENGINE:
         raise UsageError("--learn works in this process only: leave out --engine")
     model_report.check_report_paths(report, plot)
-    outputs = {"--bad-rows": reading["bad_rows"], "--report": report, "--plot": plot}
-    check_outputs(sources, outputs, models=[model])
+    outputs = {
+        **{"--bad-rows": reading["bad_rows"], "--report": report, "--plot": plot},
+        "--alerts": alerts,
+    }
+    check_outputs([*sources, *([events] if events else [])], outputs, models=[model])
     judged = keyed.load(model)
-    asked = {"--horizon": horizon is not None, "--plot": plot is not None}
+    asked = {
+        **{"--horizon": horizon is not None, "--plot": plot is not None},
+        **{"--alerts": alerts is not None, "--events": events is not None},
+    }
     keyed.check_single_model(judged, model, asked)
     if learn:
         judged = keyed.copy_model(judged)
     judged.set_interval_mode(intervals)
     opened = evaluating.open_evaluation(judged, quantiles, decision, metric)
     figures = evaluating.list_metric_names(opened)
-    checks = [conditions.parse_check(text, figures, judged.task.targets) for text in fail_if]
+    alert_scoring.check_conditions(fail_if, watched, events is not None)
+    known = [*figures, *(alert_scoring.ALERT_FIGURES if watched else ())]
+    checks = [conditions.parse_check(text, known, judged.task.targets) for text in fail_if]
+    on_alerts = [check for check in checks if check.figure not in figures]
+    single = keyed.get_overall_model(judged)
     with (
+        ExitStack() as stack,
         predicting.open_inference_stream(
             judged,
             sources,
@@ -110,9 +135,23 @@ def evaluate(
                 keyed.get_overall_model(judged), stream, horizon, display.make_notifier(quiet)
             )
         else:
+            scoring = None
+            if watched:
+                windows = (
+                    None if events is None else alert_scoring.read_events(events, judged.schema)
+                )
+                writer = (
+                    None
+                    if alerts is None
+                    else stack.enter_context(AlertWriter(alerts, judged.schema))
+                )
+                scoring = alert_scoring.AlertScoring(
+                    single, learn=learn, rate=alert_rate, events=windows, writer=writer
+                )
             result = evaluating.evaluate(
                 judged,
                 stream,
+                alerts=scoring,
                 quantiles=quantiles,
                 decision=decision,
                 metric=metric,
@@ -127,7 +166,10 @@ def evaluate(
         else:
             display.print_parts(result_screens.backtest_parts(steps))
         return
-    reasons = conditions.explain_met_checks(checks, result.figures())
+    on_metrics = [check for check in checks if check not in on_alerts]
+    reasons = conditions.explain_met_checks(on_metrics, result.figures())
+    if scoring is not None:
+        reasons += conditions.explain_met_checks(on_alerts, {"alerts": scoring.list_figures()})
     try:
         if json:
             display.print_json(result.to_json())

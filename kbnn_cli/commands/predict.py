@@ -41,6 +41,7 @@ def predict(
     samples: int | None,
     seed: int,
     ask: int | None,
+    surprise: bool,
     only_predictions: bool,
     digits: int | None,
     plot: str | None,
@@ -91,6 +92,8 @@ def predict(
             raise UsageError(f"{option} cannot be combined with --horizon: it is for given rows")
         if engine != LOCAL_ENGINE:
             raise UsageError(f"{option} works in this process only: leave out --engine")
+    if horizon is not None and surprise:
+        raise UsageError("--surprise cannot be combined with --horizon: leave one of them out")
     outputs = {"--output": output, "--bad-rows": reading["bad_rows"], "--plot": plot}
     check_outputs(sources, outputs, models=[model])
     check_name(output)
@@ -98,12 +101,12 @@ def predict(
     start = perf_counter()
     known = keyed.load(model)
     single_only = {"--horizon": horizon, "--samples": samples, "--ask": ask}
-    keyed.check_single_model(
-        known, model, {name: value is not None for name, value in single_only.items()}
-    )
+    given = {name: value is not None for name, value in single_only.items()}
+    keyed.check_single_model(known, model, {**given, "--surprise": surprise})
     single = keyed.get_overall_model(known)
     known.set_interval_mode(intervals)
-    fields = list_output_fields(known.task, OutputOptions(interval, quantiles, decompose))
+    wanted = OutputOptions(interval, quantiles, decompose, surprise=surprise)
+    fields = list_output_fields(known.task, wanted)
     parts, explainer = [], None
     if explain or explain_text:
         explainer = explaining.RowExplainer(known)
@@ -128,6 +131,7 @@ def predict(
                 notice=display.make_notifier(quiet),
                 **reading,
                 use_target=False,
+                surprise=surprise,
                 original=not only_predictions and horizon is None,
             )
             stream, bad = stack.enter_context(opened)
@@ -154,6 +158,7 @@ def predict(
                 writer,
                 bare=only_predictions,
                 added=added,
+                surprise=surprise,
                 on_rows=on_rows,
                 notice=display.make_notifier(quiet),
             )

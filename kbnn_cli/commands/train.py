@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -17,6 +18,11 @@ Examples:
   tail -n +1 -f log.csv | kbnn train - --predictions - | tee out.csv
   kbnn train big.parquet -m big.npz --resume   continue after a crash
   kbnn train readings.csv --key device -m fleet/   one model per device
+  kbnn train pump.csv --alerts alerts.csv --alert-rate 1/week
+
+\b
+Exit codes: 0 done, 1 data, model or output error, 2 usage, 3 --fail-if met,
+  128 + signal when stopped, 141 the reader closed the output early.
 """
 
 
@@ -31,10 +37,12 @@ def train(
     dry_run: bool,
     json: bool,
     quiet: bool,
+    fail_if: Sequence[str],
     **options: Any,
 ) -> None:
     """Train a model on a stream, row by row, or continue training the model in the file."""
     from kbnn.errors import ReaderLeft, UsageError
+    from kbnn.metrics import conditions
     from kbnn.workflows.options import DEFAULT_FLEET, DEFAULT_MODEL, store_train_options
     from kbnn.workflows.run_results import summarize_training
     from kbnn.workflows.signals import Interrupted, InterruptGuard
@@ -42,12 +50,16 @@ def train(
     from kbnn_cli import display
     from kbnn_cli.progress import TrainListener
 
-    if json and options["predictions"] == "-":
-        raise UsageError("--json and --predictions - cannot both go to standard output")
+    for name in ("predictions", "alerts"):
+        if json and options[name] == "-":
+            raise UsageError(f"--json and --{name} - cannot both go to standard output")
+    checks = [conditions.parse_check(text, ["alerts"], []) for text in fail_if]
     if options["key"] and model == DEFAULT_MODEL:
         model = DEFAULT_FLEET
     chosen = store_train_options(sources, model, options)
     chosen.check({"--log": log})
+    if fail_if and not chosen.wants_alerts:
+        raise UsageError("--fail-if checks the number of alerts: add --alerts FILE")
     code = exit_codes.EXIT_DONE
     with TrainListener(quiet, log) as listener:
         training = Training(chosen, listener)
@@ -70,4 +82,8 @@ def train(
             code = exit_codes.EXIT_FAILED
         if json and training.ready:
             display.print_json(summarize_training(training))
+        found = {"alerts": {"alerts": training.alert_count}}
+        for reason in conditions.explain_met_checks(checks, found) if training.ready else ():
+            exit_codes.print_message(reason)
+            code = code or exit_codes.EXIT_CONDITION
     raise typer.Exit(code)

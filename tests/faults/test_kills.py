@@ -34,6 +34,7 @@ pytestmark = [
 ROWS = 4_000
 KILLS, SIGNALS = 500, 100
 TRAIN = ["-m", "m.npz", "--layers", "8", "--checkpoint-every", "0.02", "--predictions", "p.csv"]
+TRAIN += ["--alerts", "a.csv", "--alert-rate", "1e-2"]
 WORDS = {
     "again": ["train", "rows.csv", *TRAIN],
     "resume": ["train", "rows.csv", *TRAIN, "--resume"],
@@ -133,6 +134,11 @@ def complete(model: Path) -> bool:
     return exists(str(model)) and bool(load(str(model)).position["complete"])
 
 
+def read_outputs(folder: Path) -> list[bytes]:
+    """Model, predictions and alerts."""
+    return [(folder / name).read_bytes() for name in ("m.npz", "p.csv", "a.csv")]
+
+
 class Campaign:
     """Streams that are learned through one end after another, until there were enough of them."""
 
@@ -153,11 +159,12 @@ class Campaign:
         os.link(self.rows, made / "rows.csv")
         return made
 
-    def learned_whole(self, way: str) -> tuple[bytes, bytes]:
+    def learned_whole(self, way: str) -> list[bytes]:
         folder = self.place(f"whole-{way}")
         ended = trained(folder, WORDS[way], None, 0)
         assert ended.code == 0, ended
-        return (folder / "m.npz").read_bytes(), (folder / "p.csv").read_bytes()
+        assert (folder / "a.csv").read_bytes().count(b"\n") > 5
+        return read_outputs(folder)
 
     def next_number(self) -> int | None:
         with self.lock:
@@ -183,9 +190,8 @@ class Campaign:
             source = WORDS[way][1]
             last = trained(folder, ["train", source, *TRAIN, "--resume"], None, 0)
             assert last.code == 0, last
-            found = (folder / "m.npz").read_bytes(), (folder / "p.csv").read_bytes()
-            assert found == self.whole[way], (way, folder)
-            assert sorted(os.listdir(folder)) == ["m.npz", "p.csv", "rows.csv"]
+            assert read_outputs(folder) == self.whole[way], (way, folder)
+            assert sorted(os.listdir(folder)) == ["a.csv", "m.npz", "p.csv", "rows.csv"]
             self.count("streams learned whole")
 
     def go_on(self, folder: Path, way: str) -> bool:

@@ -237,3 +237,8 @@ def test_classes_are_mixed_too() -> None:
     p = probabilities(model, x[400:])
     assert np.allclose(np.sum(p, axis=1), 1.0)
     assert log_loss(p, y[400:]) < 0.6
+
+
+def test_no_members_need_no_threads() -> None:
+    """Replay finds no network once every network that replays was dropped."""
+    assert ensemble.map_members(lambda member: member, [], ensemble.THREAD_ROWS) == []

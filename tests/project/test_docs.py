@@ -126,6 +126,7 @@ def test_every_documented_json_key_is_printed(here: Path) -> None:
     rows = (here / "samples" / "cubic.csv").read_text().splitlines()
     with_key = [f"device,{rows[0]}", *(f"d{at % 3},{row}" for at, row in enumerate(rows[1:300]))]
     (here / "keyed.csv").write_text("\n".join(with_key) + "\n")
+    (here / "events.csv").write_text("start,end\n5,9\n")
     command("train", "samples/load.csv", "--limit", "300", "-m", "l.npz", "-q")
     command("train", "samples/moons.csv", "--limit", "100", "-m", "c.npz", "-q")
     asked = [
@@ -135,6 +136,7 @@ def test_every_documented_json_key_is_printed(here: Path) -> None:
         ("evaluate", "m.npz", "samples/cubic.csv", "-q", "--quantiles", "0.5"),
         ("evaluate", "c.npz", "samples/moons.csv", "-q", "--metric", "auc", "--cost-fn", "2"),
         ("evaluate", "l.npz", "samples/load.csv", "-q", "--limit", "100"),
+        ("evaluate", "m.npz", "samples/cubic.csv", "-q", "--events", "events.csv"),
         ("evaluate", "fleet", "keyed.csv", "-q"),
         ("evaluate", "l.npz", "samples/load.csv", "-q", "--horizon", "2", "--limit", "100"),
         ("predict", "m.npz", "samples/cubic.csv", "-o", "o.csv", "-q", "--ask", "2"),
@@ -162,15 +164,15 @@ def test_the_arrays_of_a_model_file_are_those_documented(here: Path) -> None:
         ("samples/load.csv", "--limit", "100"),
         ("wide.csv",),
         ("late.csv", "--id", "id", "--target", "y"),
+        ("samples/sensors.csv", "--limit", "100", "--predictions", "p.csv", "--surprise"),
     ):
         assert command("train", *words, "-m", "m.npz", "--fresh", "-q").code == 0
         with zipfile.ZipFile(here / "m.npz") as file:
             names = [name.removesuffix(".npy") for name in file.namelist()]
         header = set(names) - {"header.json"}
-        found |= {
-            re.sub(r"network\d+", "network<k>", re.sub(r"racer\d+", "racer<r>", name))
-            for name in header
-        }
+        for part, letter in (("racer", "r"), ("network", "k"), ("detector", "j")):
+            header = {re.sub(rf"{part}\d+", f"{part}<{letter}>", name) for name in header}
+        found |= header
     page = SHOWN["docs/reference/model_file.md"]
     documented: set[str] = set()
     for cell in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE):

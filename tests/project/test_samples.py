@@ -216,3 +216,19 @@ def test_the_load_has_its_shifts_its_winter_and_its_break() -> None:
     assert load[still].mean() < 110
     night = load[:, 3]
     assert night[:31].mean() > night[180:211].mean() + 50
+
+
+def test_pump_has_three_faults() -> None:
+    table, events = read("pump.csv"), read("pump_events.csv")
+    assert events["what"] == ["surge", "stuck sensor", "wear"]
+    start = [table["time"].index(time) for time in events["start"]]
+    end = [table["time"].index(time) for time in events["end"]]
+    speed, flow, pressure = (numbers(table[n]) for n in ("speed_rpm", "flow_m3h", "pressure_bar"))
+    off = pressure - (2.0 + 5.0 * (speed / 1450.0) ** 2 - 0.02 * flow)
+    assert off[start[0]] == pytest.approx(3.0, abs=0.2)
+    assert start[0] < end[0] == start[0] + 4
+    assert len(set(pressure[start[1] : end[1] + 1])) == 1
+    healthy = np.delete(off[: start[2]], [start[0], *range(start[1], end[1] + 1)])
+    assert healthy.std() == pytest.approx(0.04, abs=0.005)
+    assert abs(healthy.mean()) < 0.01
+    assert off[-100:].mean() == pytest.approx(-0.6, abs=0.02)

@@ -1,0 +1,226 @@
+"""Score alerts against known events: found, missed, false alarms and delay.
+
+An event is a range of rows or of times. It is found if an alert is raised in its rows; further
+alerts in them change nothing. An alert in no event is a false alarm. The delay of an event is the
+number of rows from its first row to its first alert.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import BoolArray, FloatArray
+from kbnn.data.batch import Anomalies, Rows
+from kbnn.data.clock import Clock
+from kbnn.data.schema import Schema
+from kbnn.data.timestamps import parse_time_value
+from kbnn.errors import DataError, UsageError
+from kbnn.model.model import OnlineModel
+from kbnn.model.monitor import AlertRate, monitor_rows
+from kbnn.output.alerts import AlertWriter, describe_alerts
+from kbnn.targets.prediction import Forecast
+from kbnn.wording import describe_os_error, format_count, format_number, format_rows
+
+ALERT_FIGURES: Final = (
+    *("alerts", "events", "found", "missed", "false_alarms"),
+    *("false_alarms_per_10000", "delay"),
+)
+"""Numbers that `--fail-if` can check, in the order of `--json`."""
+ROW_COLUMNS: Final = ("start_row", "end_row")
+RANGE_COLUMNS: Final = ("start", "end")
+MAX_EVENTS: Final = 100_000
+
+
+class EventWindows(NamedTuple):
+    """Ranges of row numbers or of instants, both ends included."""
+
+    start: FloatArray  # (events,)
+    end: FloatArray
+    is_time: bool
+
+
+def read_events(path: str, schema: Schema) -> EventWindows:
+    """Read the events of a CSV file with columns `start` and `end`.
+
+    If the first start is a whole number, all are row numbers; otherwise they are times as in the
+    rows. If times are numbers, row numbers are in the columns `start_row` and `end_row`.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, with the line and the reason.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            lines = [line for line in csv.reader(file) if line]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({describe_os_error(error)})") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: is not a CSV file in UTF-8") from error
+    header = [name.strip() for name in lines[0]] if lines else []
+    names = next((pair for pair in (ROW_COLUMNS, RANGE_COLUMNS) if {*pair} <= {*header}), None)
+    if names is None:
+        raise DataError(f"{path}: needs the columns start and end (found: {', '.join(header)})")
+    if not 1 < len(lines) <= MAX_EVENTS + 1:
+        raise DataError(f"{path}: has {len(lines) - 1:,} events; from 1 to {MAX_EVENTS:,} are read")
+    at = [header.index(name) for name in names]
+    cells = [[line[k].strip() if k < len(line) else "" for k in at] for line in lines[1:]]
+    clock = schema.clock
+    are_rows = names == ROW_COLUMNS or cells[0][0].isdecimal()
+    if names == RANGE_COLUMNS and clock is not None and clock.unit != "text":
+        are_rows = False
+    edges = np.empty((len(cells), 2))
+    for number, pair in enumerate(cells):
+        edges[number] = [
+            _parse_edge(f"{path}:{number + 2}", cell, None if are_rows else clock, are_rows)
+            for cell in pair
+        ]
+        if not edges[number, 0] <= edges[number, 1]:
+            raise DataError(f"{path}:{number + 2}: the event ends before it starts")
+    return EventWindows(edges[:, 0].copy(), edges[:, 1].copy(), not are_rows)
+
+
+def _parse_edge(place: str, cell: str, clock: Clock | None, is_row: bool) -> float:
+    """Parse a row number or a time."""
+    if is_row and cell.isdecimal():
+        return float(cell)
+    if is_row or clock is None:
+        raise DataError(f"{place}: cannot parse '{cell}' as a row number")
+    made = parse_time_value(cell, clock.unit, clock.day_first)
+    if made is None:
+        raise DataError(f"{place}: cannot parse '{cell}' as a time of column '{clock.column}'")
+    return made[0]
+
+
+class AlertScoring:
+    """Raises alerts on rows that are evaluated, writes them, and scores them against events.
+
+    Parameters
+    ----------
+    model
+        The model; it is monitored from now on if it `learn`s, otherwise a copy of its monitor is.
+    learn
+        Whether the model learns the rows.
+    rate
+        Rate of false alarms; None keeps that of the model's monitor.
+    events
+        Known events, if there are any.
+    writer
+        Where alerts are written, if anywhere.
+    """
+
+    def __init__(
+        self,
+        model: OnlineModel,
+        *,
+        learn: bool,
+        rate: AlertRate | None,
+        events: EventWindows | None = None,
+        writer: AlertWriter | None = None,
+    ) -> None:
+        before = model.monitor
+        model.start_monitor(rate)
+        self._model, self._writer, self._events = model, writer, events
+        assert model.monitor is not None
+        self._monitor = model.monitor
+        self.rate = model.monitor.rate
+        if not learn:
+            model.monitor = before
+        self.alerts = self.false_alarms = 0
+        self._rows = self._ordinary_rows = 0
+        count = 0 if events is None else len(events.start)
+        self._first = np.full(count, -1, np.int64)  # index of the first row, -1: none yet
+        self._delay = np.full(count, -1, np.int64)  # rows to the first alert, -1: none yet
+
+    def add(self, rows: Rows, forecast: Forecast, anomalies: Anomalies | None) -> None:
+        """Add rows; without `anomalies`, which the learning model found, they are monitored."""
+        model = self._model
+        if anomalies is None:
+            self._monitor, anomalies = monitor_rows(self._monitor, model.task, rows, forecast)
+        if self._writer is not None:
+            self._writer.write(describe_alerts(rows, forecast, anomalies, model.schema, model.task))
+        self.alerts += len(anomalies.alerts)
+        if self._events is not None:
+            self._score_alerts(self._events, rows, [alert.at for alert in anomalies.alerts])
+        self._rows += len(rows.y)
+
+    def _score_alerts(self, events: EventWindows, rows: Rows, raised: Sequence[int]) -> None:
+        """Compare alerts, given by the positions of their rows, with the events."""
+        place = rows.number.astype(np.float64)
+        if events.is_time:
+            place = np.full(len(rows.y), np.nan) if rows.time is None else rows.time[:, 0]
+        known = place[np.isfinite(place)]
+        inside = np.zeros(len(place), np.bool_)
+        if len(known):
+            near = (events.start <= known.max()) & (events.end >= known.min())
+            for k in np.flatnonzero(near).tolist():
+                own: BoolArray = (place >= events.start[k]) & (place <= events.end[k])
+                if not own.any():
+                    continue
+                inside |= own
+                if self._first[k] < 0:
+                    self._first[k] = self._rows + int(np.argmax(own))
+                hits = [at for at in raised if own[at]]
+                if hits and self._delay[k] < 0:
+                    self._delay[k] = self._rows + hits[0] - self._first[k]
+        self._ordinary_rows += int(np.count_nonzero(~inside))
+        self.false_alarms += sum(not inside[at] for at in raised)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object `alerts` of `evaluate --json`."""
+        found: dict[str, Any] = {"alerts": self.alerts, "rate": self.rate}
+        if self._events is None:
+            return found
+        hit = self._delay[self._delay >= 0]
+        events = int(np.count_nonzero(self._first >= 0))
+        return {
+            **found,
+            "events": events,
+            "events_outside": len(self._first) - events,
+            "found": len(hit),
+            "missed": events - len(hit),
+            "false_alarms": self.false_alarms,
+            "false_alarms_per_10000": 1e4 * self.false_alarms / self._ordinary_rows
+            if self._ordinary_rows
+            else None,
+            "delay": float(np.median(hit)) if len(hit) else None,
+        }
+
+    def list_figures(self) -> dict[str, float | None]:
+        """Return the numbers that `--fail-if` can check; None is unknown."""
+        known = self.to_json()
+        return {name: known.get(name) for name in ALERT_FIGURES}
+
+    def format_lines(self) -> list[str]:
+        """Format the numbers as sentences."""
+        known = self.to_json()
+        per_row = f"asked for {format_number(self.rate, 3)} false alarms a row"
+        lines = [f"{format_count(self.alerts)} alerts in {format_rows(self._rows)}, {per_row}"]
+        if self._events is None:
+            return lines
+        lines.append(f"events: {known['found']} found, {known['missed']} missed")
+        if known["events_outside"]:
+            lines[-1] += f", {known['events_outside']} outside the rows"
+        if known["delay"] is not None:
+            lines[-1] += f"; median delay {format_number(known['delay'], 3)} rows"
+        if known["false_alarms_per_10000"] is not None:
+            often = format_number(known["false_alarms_per_10000"], 3)
+            lines.append(
+                f"false alarms: {format_count(self.false_alarms)}, {often} in 10,000 ordinary rows"
+            )
+        return lines
+
+
+def check_conditions(texts: Sequence[str], has_alerts: bool, has_events: bool) -> None:
+    """Raise UsageError for a condition on alerts that are not computed."""
+    for text in texts:
+        name = re.split("[<>]", text)[0].strip().lower()
+        if name in ALERT_FIGURES and not has_alerts:
+            raise UsageError(f"--fail-if checks {name}: add --alerts FILE or --events FILE")
+        if name in ALERT_FIGURES[1:] and not has_events:
+            raise UsageError(f"--fail-if checks {name}: add --events FILE")

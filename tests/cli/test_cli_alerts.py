@@ -1,0 +1,248 @@
+"""`train --alerts`: what is written, exactly once after any end, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnn.model.file import load
+from kbnn.workflows import alert_command
+from tests.commands import kbnn
+
+ROWS = 3000
+SPIKE, FLAT = 2000, 2500
+QUICK = ("--layers", "5", "-q")
+
+
+def write_rows(path: Path, rows: int = ROWS) -> None:
+    """Write a stream with times, a spike and a flat line."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(rows)
+    y = 2.0 * x + 0.3 * rng.standard_normal(rows)
+    y[SPIKE : SPIKE + 1] += 50.0
+    y[FLAT : FLAT + 60] = y[FLAT : FLAT + 1]
+    times = np.datetime64("2026-01-01T00:00:00") + 300 * np.arange(rows)
+    lines = [f"{t},{a:.6f},{b:.6f}" for t, a, b in zip(times, x, y, strict=True)]
+    path.write_text("\n".join(["time,x,y", *lines, ""]))
+
+
+@pytest.fixture
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path / "rows.csv")
+    return tmp_path
+
+
+def read_alerts(path: Path) -> list[dict[str, Any]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_each_anomaly_is_one_line(stream: Path) -> None:
+    ran = kbnn("train", "rows.csv", "--alerts", "a.csv", *QUICK)
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    found = {int(alert["row"]): alert for alert in read_alerts(stream / "a.csv")}
+    spike = found[SPIKE + 1]
+    assert spike["kind"] == "spike"
+    assert spike["time"] == "2026-01-07T22:40:00"
+    assert spike["target"] == "y"
+    assert float(spike["lower"]) < float(spike["upper"]) < float(spike["value"])
+    assert float(spike["surprise"]) > 3.0
+    assert float(spike["score"]) > 3.0
+    assert (spike["start"], spike["length"]) == (str(SPIKE + 1), "1")
+    flat = [row for row, alert in found.items() if FLAT < row <= FLAT + 60]
+    assert len(flat) == 1
+    assert found[flat[0]]["kind"] == "flat line"
+    assert abs(int(found[flat[0]]["start"]) - FLAT) <= 2
+    assert len(found) <= 8  # 3 false alarms are expected
+
+
+def test_json_lines_hold_the_same_alerts(stream: Path) -> None:
+    assert kbnn("train", "rows.csv", "--alerts", "a.csv", *QUICK).code == 0
+    assert kbnn("train", "rows.csv", "--alerts", "a.jsonl", "--fresh", *QUICK).code == 0
+    lines = [json.loads(line) for line in (stream / "a.jsonl").read_text().splitlines()]
+    as_text = [{k: "" if v is None else str(v) for k, v in line.items()} for line in lines]
+    assert as_text == read_alerts(stream / "a.csv")
+
+
+def test_alerts_change_no_prediction(stream: Path) -> None:
+    words = ("train", "rows.csv", "--fresh", *QUICK)
+    assert kbnn(*words, "--predictions", "plain.csv").code == 0
+    assert kbnn(*words, "--predictions", "watched.csv", "--alerts", "a.csv").code == 0
+    assert (stream / "plain.csv").read_bytes() == (stream / "watched.csv").read_bytes()
+
+
+CRASH = """
+import os, sys
+from kbnn.workflows import training
+from kbnn.workflows.checkpoint import Checkpoint
+from kbnn_cli.startup import main
+save, left = Checkpoint.save_model, [int(sys.argv.pop(1))]
+def save_or_die(self, model):
+    if not left[0]:
+        os._exit(137)
+    left[0] -= 1
+    return save(self, model)
+Checkpoint.save_model = save_or_die
+training.MIN_LEARN_SAVE_RATIO = 0.0
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+@pytest.mark.parametrize("saves", [0, 1, 3])
+def test_every_alert_is_written_once_after_a_crash(stream: Path, saves: int, name: str) -> None:
+    words = ["train", "rows.csv", "--alerts", name, "--alert-rate", "0.01", *QUICK]
+    words += ["--checkpoint-every", "1e-9"]
+    assert kbnn(*words, "-m", "whole.npz").code == 0
+    whole = (stream / name).read_bytes()
+    assert whole.count(b"\n") > 5
+    (stream / name).unlink()
+    died = subprocess.run(
+        [sys.executable, "-c", CRASH, str(saves), *words, "-m", "m.npz"], check=False
+    )
+    assert died.returncode == 137
+    assert kbnn(*words, "-m", "m.npz", *(["--resume"] if saves else [])).code == 0
+    assert (stream / name).read_bytes() == whole
+    model = load(str(stream / "m.npz"))
+    assert model.position["alerts_bytes"] == len(whole)
+
+
+def test_a_model_stays_monitored(stream: Path) -> None:
+    words = ("train", "rows.csv", "-m", "m.npz", *QUICK)
+    assert kbnn(*words, "--alerts", "a.csv", "--alert-rate", "1/week").code == 0
+    model = load(str(stream / "m.npz"))
+    assert model.monitor is not None
+    assert model.monitor.rate == pytest.approx(300.0 / (7 * 86400.0))
+    assert kbnn(*words).code == 0
+    again = load(str(stream / "m.npz"))
+    assert again.monitor is not None
+    assert again.monitor.detectors[0].scalars[2] == 2 * ROWS
+    assert again.monitor.rate == model.monitor.rate
+
+
+def test_the_number_of_alerts_can_fail_a_run(stream: Path) -> None:
+    words = ("train", "rows.csv", "--fresh", "--alerts", "a.csv", *QUICK)
+    ran = kbnn(*words, "--json", "--fail-if", "alerts>0")
+    assert ran.code == 3
+    assert "so 'alerts>0' is met" in ran.err
+    assert json.loads(ran.out)["alerts"] == len(read_alerts(stream / "a.csv")) > 1
+    assert kbnn(*words, "--fail-if", "alerts>1000").code == 0
+    assert kbnn(*words, "--fail-if", "rmse>0").code == 2
+
+
+def test_classes_have_alerts_with_labels(stream: Path) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(ROWS)
+    labels = np.where(x + 0.1 * rng.standard_normal(ROWS) > 0.0, "up", "down")
+    labels[SPIKE : SPIKE + 20] = np.where(x[SPIKE : SPIKE + 20] > 0.0, "down", "up")
+    lines = [f"{a:.6f},{b}" for a, b in zip(x, labels, strict=True)]
+    (stream / "classes.csv").write_text("\n".join(["x,y", *lines, ""]))
+    assert kbnn("train", "classes.csv", "--alerts", "a.csv", *QUICK).code == 0
+    found = [alert for alert in read_alerts(stream / "a.csv") if int(alert["row"]) > SPIKE]
+    assert int(found[0]["row"]) <= SPIKE + 20
+    assert found[0]["value"] in ("up", "down")
+    assert (found[0]["lower"], found[0]["time"]) == ("", "")
+
+
+def test_an_alert_names_the_id_of_its_row(stream: Path) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(1000)
+    y = x + 0.1 * rng.standard_normal(1000)
+    y[900] += 50.0
+    lines = [f"r{k},{a:.6f},{b:.6f}" for k, (a, b) in enumerate(zip(x, y, strict=True))]
+    (stream / "ids.csv").write_text("\n".join(["name,x,y", *lines, ""]))
+    assert kbnn("train", "ids.csv", "--id", "name", "--alerts", "a.csv", *QUICK).code == 0
+    assert "r900" in [alert["id"] for alert in read_alerts(stream / "a.csv")]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--alerts", "a.parquet"], "alerts are written as .csv"),
+        (["--alerts", "rows.csv"], "would write over the source"),
+        (["--alerts", "-", "--predictions", "-"], "cannot both go to standard output"),
+        (["--alerts", "-", "--json"], "cannot both go to standard output"),
+        (["--alerts", "a.csv", "--shuffle"], "leave out --shuffle"),
+        (["--alerts", "a.csv", "--key", "x", "--lags", "off"], "a fleet has no anomaly detectors"),
+        (["--alert-rate", "1e-3"], "add --alerts FILE"),
+        (["--alerts", "a.csv", "--alert-rate", "2"], "is a rate per row from 1e-09 to 0.01"),
+        (["--alerts", "a.csv", "--alert-rate", "9/hour"], "the rate per row must lie between"),
+        (["--alerts", "a.csv", "--alert-rate", "1/moon"], "not '1/moon'"),
+        (["--fail-if", "alerts>0"], "add --alerts FILE"),
+        (["--alert-exec", ""], "the command is empty"),
+        (["--alert-exec", "'"], "cannot parse the command"),
+        (["--alert-exec", "no-such-program -x"], "cannot find the program 'no-such-program'"),
+        (["--surprise"], "add --predictions FILE"),
+    ],
+)
+def test_what_cannot_be_done_is_said(stream: Path, words: list[str], reason: str) -> None:
+    ran = kbnn("train", "rows.csv", *words, "-q")
+    assert ran.code == 2, ran
+    assert reason in ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert not (stream / "a.csv").exists()
+
+
+RECORD = "import sys, os; open(f'{os.getpid()}.json', 'w').write(sys.stdin.read())"
+
+
+def test_a_command_receives_each_alert_as_json(stream: Path) -> None:
+    command = f'{sys.executable} -c "{RECORD}"'
+    words = ("train", "rows.csv", "--alerts", "a.jsonl", "--alert-exec", command, *QUICK)
+    ran = kbnn(*words)
+    assert (ran.code, ran.err) == (0, "")
+    received = [json.loads(path.read_text()) for path in stream.glob("*.json")]
+    written = [json.loads(line) for line in (stream / "a.jsonl").read_text().splitlines()]
+    assert sorted(received, key=lambda alert: alert["row"]) == written
+    assert len(written) >= 2
+
+
+def test_data_cannot_reach_a_shell(stream: Path) -> None:
+    command = f"{sys.executable} -c pass ; touch hacked"
+    assert kbnn("train", "rows.csv", "--alert-exec", command, *QUICK).code == 0
+    assert not (stream / "hacked").exists()
+
+
+def test_failing_commands_are_reported_and_stop_nothing(
+    stream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_command, "MAX_SECONDS", 0.3)
+    for script, reason in (("import sys; sys.exit(7)", "exit code 7"), ("while 1: 1", "killed")):
+        command = f'{sys.executable} -c "{script}"'
+        words = ("train", "rows.csv", "--alert-exec", command, "--fresh", "--layers", "5")
+        ran = kbnn(*words, "--json")
+        assert ran.code == 0
+        assert json.loads(ran.out)["alerts"] >= 2
+        assert reason in ran.err
+        assert "commands failed" in ran.err
+
+
+def test_commands_are_bounded(stream: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most = [0], [0]
+    lock = threading.Lock()
+
+    def count_running(words: list[str], text: bytes) -> str:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.02)
+        with lock:
+            running[0] -= 1
+        return ""
+
+    monkeypatch.setattr(alert_command, "_run_command", count_running)
+    with alert_command.AlertCommand(sys.executable, print) as command:
+        for row in range(20):
+            command.run({"row": row})
+    assert running[0] == 0
+    assert 1 < most[0] <= alert_command.MAX_RUNNING
