@@ -572,6 +572,15 @@ Lags = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
+KnownAhead = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--known-ahead",
+        metavar="COLUMNS",
+        help="Name inputs that are known when forecasts are made, or none.",
+        rich_help_panel=COLUMNS,
+    ),
+]
 Id = Annotated[
     str | None,
     typer.Option(

@@ -107,7 +107,8 @@ class ReadOptions(ColumnRoles):
     thousands: str = ""
     time: str | None = None  # the time column
     time_unit: str = "auto"
-    lags: str | None = None  # None: default lags for a single series
+    lags: str | None = None  # None: default lags if there is a regular clock
+    known_ahead: tuple[str, ...] | None = None  # None: other inputs are used, but not known ahead
     key: tuple[str, ...] = ()  # columns that identify the series of a row
     id: str | None = None  # the column that matches late targets to their rows
     wait: int | None = None  # maximum number of pending rows
@@ -137,7 +138,12 @@ class ReadOptions(ColumnRoles):
             hashed=dict(self.hashed),
             marks=NumberMarks(self.decimal, self.thousands),
             time_options=TimeOptions(
-                self.time, self.time_unit, self.lags, self.reordering_option, late
+                self.time,
+                self.time_unit,
+                self.lags,
+                self.reordering_option,
+                late,
+                self.known_ahead,
             ),
             id=self.id,
             wait=DEFAULT_MAX_PENDING if self.wait is None else self.wait,

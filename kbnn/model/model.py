@@ -24,9 +24,20 @@ from kbnn.metrics.samples import choose_sample_rows
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import candidates, scaler
 from kbnn.model.candidates import Candidate, EliminatedCandidate
+from kbnn.model.forecast_combination import (
+    StepErrors,
+    count_path_steps,
+    count_rows_to_origin,
+    is_origin,
+)
 from kbnn.model.learner import Learner, LearnerState
 from kbnn.model.pending_labels import PendingRows, learn_by_id, restore_pending_forecasts
-from kbnn.model.recursive_forecast import ForecastContext, SequenceNotices, SequentialPredictor
+from kbnn.model.recursive_forecast import (
+    ForecastContext,
+    SequenceNotices,
+    SequentialPredictor,
+    forecast_candidates,
+)
 from kbnn.model.replay_buffer import (
     MAX_HELD_ROWS,
     ReplayBuffer,
@@ -93,6 +104,7 @@ class OnlineModel:
         self._cold_start: tuple[int, ColdStart] | None = None
         self.timeline = Timeline(schema)
         self.history = self.timeline.make_history()
+        self.step_errors = StepErrors.create()
         self.pending_rows = PendingRows(schema.wait)
         self.lock = RLock()
         """Held while rows are learned or predicted, and by callers that need a consistent state."""
@@ -338,7 +350,43 @@ class OnlineModel:
             return learn_by_id(
                 self.pending_rows, rows, indicators, self._predict_unlabelled, self._learn_labelled
             )
-        return self._learn_labelled(rows, {}, again)
+        if again or not self.combines_forecasts:
+            return self._learn_labelled(rows, {}, again)
+        return self._learn_between_origins(rows)
+
+    @property
+    def combines_forecasts(self) -> bool:
+        """Whether forecasts of several steps are possible, so that their errors are recorded."""
+        schema = self._schema
+        lagged = {lag.column for lag in schema.lags}
+        return self.task.supports_paths and schema.targets[0] in lagged and not schema.wait
+
+    def _learn_between_origins(self, rows: Rows) -> LearnResult:
+        """Learn rows, and record a forecast of the next steps at each origin among them."""
+        parts: list[LearnResult] = []
+        at = 0
+        while at < len(rows.y) or not parts:
+            before = int(self.step_errors.rows[0])
+            stop = min(at + count_rows_to_origin(before), len(rows.y))
+            part = rows if stop - at == len(rows.y) else slice_rows(rows, at, stop)
+            parts.append(self._learn_labelled(part, {}))
+            self.step_errors = self.step_errors.advance(stop - at)
+            if is_origin(before + stop - at) and self.racers[0].learned.members:
+                self._record_origin(before + stop - at)
+            at = stop
+        if len(parts) == 1:
+            return parts[0]
+        forecast = join_forecasts([part.forecast for part in parts])
+        return LearnResult(forecast, sum((part.type_changes for part in parts), ()))
+
+    def _record_origin(self, row: int) -> None:
+        """Record the errors known by now, and forecast the next steps."""
+        context = self._make_context(self.learner_state)
+        paths = forecast_candidates(context, self.history, count_path_steps(row))
+        values = self.history.values[:, self.timeline.columns.index(self._schema.targets[0])]
+        errors = self.step_errors.resolve_pending(values)
+        made = errors.open_combiner().combine(paths, calibrated=False)
+        self.step_errors = errors.add_origin(paths, made)
 
     def _predict_unlabelled(self, rows: Rows) -> Forecast:
         """Predict rows without a target; nothing is learned from them, not even their scale."""
@@ -391,11 +439,6 @@ class OnlineModel:
         forecast = restore_pending_forecasts(forecast, earlier_forecasts)
         if not again:
             self._score_rows(placed.rows, forecast, held)
-            if self._schema.lags:
-                off = self.task.standardized_residuals(placed.rows.y, forecast)
-                self.history.record_errors(
-                    np.where((forecast.status & IN_WARMUP)[:, None], np.nan, off)
-                )
         return LearnResult(forecast, type_changes)
 
     def _split_at_invalid_target(self, rows: Rows) -> tuple[Rows, tuple[TargetTypeChange, ...]]:
@@ -463,6 +506,7 @@ class OnlineModel:
         with self.lock:
             self.recover_transaction()
             self.history = self.timeline.make_history()
+            self.step_errors = self.step_errors.drop_pending()
 
     def predict(self, rows: Rows) -> Forecast:
         """Predict rows; the model does not change (held rows are learned in a temporary copy).
@@ -501,9 +545,10 @@ class OnlineModel:
     @property
     def forecast_context(self) -> ForecastContext:
         """What recursive forecasts need from the model."""
-        return ForecastContext(
-            self._schema, self.timeline, self.learner, self.get_prediction_state()
-        )
+        return self._make_context(self.get_prediction_state())
+
+    def _make_context(self, learned: LearnerState) -> ForecastContext:
+        return ForecastContext(self._schema, self.timeline, self.learner, learned, self.step_errors)
 
     def open_predictor(self, notices: SequenceNotices | None = None) -> Callable[[Rows], Forecast]:
         """Open a predictor of consecutive rows that follow the last row learned."""

@@ -28,6 +28,7 @@ _REPLACED: Final = (
     "met",
     "_card",
     "_unscored",
+    "step_errors",
 )
 """Attributes of a model that learning replaces."""
 

@@ -335,6 +335,7 @@ class ModelKeywords(TypedDict, total=False):
     time: str | None
     time_unit: str
     lags: str | int | Sequence[int] | None
+    known_ahead: ColumnNames | None
     id: str | None
     max_pending: int | None
     wait: int | None  # former name of max_pending
@@ -442,6 +443,7 @@ def build_train_options(
         task=task,
         on_error=on_error,  # type: ignore[arg-type]  # checked above
         lags=None if said.get("lags") is None else _format_value(said["lags"]),
+        known_ahead=None if said.get("known_ahead") is None else list_names(said["known_ahead"]),
         **_select_fields(said, _READ_KEYWORDS),
     )
     texts = {
