@@ -54,7 +54,7 @@ PRIOR_GAUSSIAN_ERRORS: Final = 5.0
 WIDTH_LIMITS: Final = (0.4, 4.0)
 MAX_GROWTH: Final = 10.0
 """Largest growth of a variance beyond the recorded steps."""
-ORIGIN_SPACING: Final = ((512, 5), (4096, 13), (16384, 55), (2**62, 144))
+ORIGIN_SPACING: Final = ((512, 8), (4096, 21), (16384, 55), (2**62, 144))
 """Mean rows between origins up to a number of rows: learning a row costs less in a long stream.
 With these spacings, recording takes less than 30 % of the learning time."""
 SHORT_STEPS: Final = 12

@@ -120,6 +120,7 @@ class NetworkPath:
         for k, history in enumerate(histories):
             self._values[k, :, width - len(history.values) : width] = history.values.T
             self._instants[k, width - len(history.time) : width] = history.time[:, 0]
+        self._places, self._hidden_places = timeline.places, timeline.hidden_places
         self._end = width
         self._base = np.array([history.last[0] for history in histories])
         self._low, self._high = _compute_path_range(histories)
@@ -139,8 +140,8 @@ class NetworkPath:
         """The targets (n, W) so far; after the first step, forecasts are among them."""
         return self._values[:, self._target, : self._end].copy()
 
-    def look_up_inputs(self, rows: Rows) -> FloatArray:
-        """Return the inputs (n, width) of the next row of each history."""
+    def look_up_inputs(self, x: FloatArray, time: FloatArray | None) -> FloatArray:
+        """Return the inputs (n, width) of the next row of each history, given all but its lags."""
         end, lags = self._end, self._network.timeline.lags
         if end == self._values.shape[2]:  # keep only what lags can reach
             end = self._end = self._values.shape[2] - COMBINED_STEPS
@@ -148,15 +149,15 @@ class NetworkPath:
                 kept[..., :end] = kept[..., COMBINED_STEPS:].copy()
                 kept[..., end:] = np.nan
         for column, at in self._inputs:
-            self._values[:, column, end] = rows.x[:, at]
+            self._values[:, column, end] = x[:, at]
         found = self._values[:, self._columns, end - self._rows]
         if self._timed:
-            self._instants[:, end] = np.nan if rows.time is None else rows.time[:, 0]
+            self._instants[:, end] = np.nan if time is None else time[:, 0]
             for k in self._timed:
                 found[:, k] = self._find_at_instant(self._columns[k], lags[k].seconds)
-        x = rows.x.copy()
-        x[:, self._network.timeline.places] = found
-        x[:, self._network.timeline.hidden_places] = np.nan
+        x = x.copy()
+        x[:, self._places] = found
+        x[:, self._hidden_places] = np.nan
         return x
 
     def _find_at_instant(self, column: int, seconds: float) -> FloatArray:
@@ -223,7 +224,8 @@ def forecast_candidates(network: ForecastContext, history: History, steps: int) 
     targets = path.known_targets
     mean, var = np.empty((2, 1, steps))
     for h in range(steps):
-        x = path.look_up_inputs(slice_rows(rows, h, h + 1))
+        time = None if rows.time is None else rows.time[h : h + 1]
+        x = path.look_up_inputs(rows.x[h : h + 1], time)
         mean[:, h], function_var, noise_var = path.forecast_step(x)
         var[:, h] = function_var + noise_var
     path_var = np.cumsum(var, axis=1) / np.arange(1, steps + 1)
@@ -252,7 +254,7 @@ class HorizonPath:
         epistemic share of the network's variance.
         """
         network, path = self._network, self._path
-        x, base = path.look_up_inputs(rows), path.base
+        x, base = path.look_up_inputs(rows.x, rows.time), path.base
         mean, function_var, noise_var = path.forecast_step(x)
         self._step += 1
         self._function_var += (function_var - self._function_var) / self._step

@@ -63,7 +63,7 @@ def assert_same_errors(one: Any, other: Any) -> None:
 def test_errors_do_not_depend_on_the_size_of_chunks(size: int) -> None:
     data = table()
     whole, parts = learn_in_parts(data, ROWS), learn_in_parts(data, size)
-    assert whole._model.step_errors.number[0, 0] > 50
+    assert whole._model.step_errors.number[0, 0] > 30
     assert_same_errors(whole._model.step_errors, parts._model.step_errors)
     assert np.array_equal(whole.forecast(60).sd, parts.forecast(60).sd)
 
@@ -143,7 +143,7 @@ def test_errors_are_those_of_forecasts_as_made_then() -> None:
                 inner.forecast_context, inner.history, count_path_steps(row)
             )
             made.append((row, paths.mean[0]))
-    assert len(made) > 30
+    assert len(made) > 20
     errors = model._model.step_errors
     np.testing.assert_allclose(errors.number, count, rtol=1e-9)
     np.testing.assert_allclose(errors.square, square, rtol=1e-9)
@@ -220,7 +220,7 @@ def test_beyond_the_recorded_steps_a_walk_goes_on_and_a_level_stays() -> None:
 def test_origins_are_spread_evenly() -> None:
     rows = [row for row in range(34, 50_000) if is_origin(row)]
     assert max(np.diff(rows)) < MIN_HISTORY_ROWS
-    for start, stop, spacing in ((34, 512, 5), (513, 4096, 13), (4097, 16_384, 55)):
+    for start, stop, spacing in ((34, 512, 8), (513, 4096, 21), (4097, 16_384, 55)):
         inside = [row for row in rows if start <= row <= stop]
         assert len(inside) == pytest.approx((stop - start) / spacing, rel=0.05)
     full = np.array([row for row in rows if count_path_steps(row) == COMBINED_STEPS])

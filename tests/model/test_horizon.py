@@ -103,7 +103,7 @@ def test_lags_of_a_path_are_those_of_rows(tmp_path: Path) -> None:
         path, history = NetworkPath(context, [model.history]), model.history.copy()
         for k in range(60):
             row = slice_rows(rows, k, k + 1)
-            x = path.look_up_inputs(row)
+            x = path.look_up_inputs(row.x, row.time)
             np.testing.assert_array_equal(x, model.timeline.look_up_lags(history, row).rows.x)
             mean, function_var, noise_var = path.forecast_step(x)
             model.timeline.append_rows(history, row._replace(y=mean[:, None]))
