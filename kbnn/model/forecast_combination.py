@@ -11,7 +11,7 @@ known, so that all errors are of forecasts as made then. E_c,h is the mean squar
 candidate c at step h, discounted by 2^(-age/1500 rows) and pooled over h +- 3 steps. The combined
 forecast is
 
-    w_c ~ E_c,h^-3,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2),
+    w_c ~ E_c,h^-4,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2),
 
 s_c^2 = E_c,h for the naive candidates. The network's variance follows the conditions of the path:
 it is a multiple, learned by step, of the mean one-step variance along the path. The sd is scaled so
@@ -41,9 +41,9 @@ COMBINED_STEPS: Final = 48
 CANDIDATE_NAMES: Final = ("network", "last value", "season", "moved season")
 ERROR_HALF_LIFE_ROWS: Final = 1500.0
 ERROR_HALF_LIFE_ORIGINS: Final = 40
-"""Past errors count half after both so many rows and so many origins."""
+"""Past errors count half after this number of rows and of origins, whichever is later."""
 POOLED_STEPS: Final = 3
-WEIGHT_EXPONENT: Final = 3.0
+WEIGHT_EXPONENT: Final = 4.0
 PRIOR_ERRORS: Final = 0.5
 """Weight of the prior squared error, in past errors."""
 NAIVE_PRIOR_FACTOR: Final = 6.0
@@ -59,7 +59,7 @@ ORIGIN_SPACING: Final = ((512, 8), (4096, 21), (16384, 55), (2**62, 144))
 With these spacings, recording takes less than 30 % of the learning time."""
 SHORT_STEPS: Final = 12
 FULL_PATH_ORIGINS: Final = 3
-"""Of so many origins one has all steps, the others only the first 12: errors of many steps are
+"""One origin in three has all steps, the others only the first 12: errors of many steps are
 correlated among near origins."""
 
 _ERROR_EDGES: Final = np.exp(np.linspace(np.log(0.1), np.log(12.0), 31))
@@ -305,7 +305,7 @@ def _find_last_known(values: FloatArray) -> FloatArray:
 
 
 def _compute_weights(error_var: FloatArray, usable: FloatArray) -> FloatArray:
-    """Return weights (n, 4, S) proportional to E^-3, 0 for candidates without a value."""
+    """Return weights (n, 4, S) proportional to E^-4, 0 for candidates without a value."""
     error_var = np.where(usable, error_var, np.inf)
     most = np.max(np.where(usable, error_var, 0.0), axis=1, keepdims=True)
     error_var = np.maximum(error_var, _SMALLEST_SHARE * most)

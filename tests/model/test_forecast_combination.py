@@ -182,7 +182,7 @@ def test_the_candidate_with_the_least_errors_has_the_weight() -> None:
     _, made = simulate(rng.normal(size=(300, 4)) * [3.0, 1.0, 4.0, 2.0])
     weights = made[-1].weights[0, :, 10]
     assert weights.sum() == pytest.approx(1.0)
-    expected = np.array([3.0, 1.0, 4.0, 2.0]) ** -6.0
+    expected = np.array([3.0, 1.0, 4.0, 2.0]) ** -8.0
     assert weights == pytest.approx(expected / expected.sum(), rel=0.35)
     _, made = simulate(rng.normal(size=(300, 4)) * [3.0, 1.0, 4.0, 2.0], season=False)
     assert made[-1].weights[0, 2:].max() == 0.0
