@@ -104,6 +104,8 @@ class PeerResult(NamedTuple):
 PEER_ORIGINS = 30
 PEER_REFITS = 3
 PEER_ROWS = 1000
+PEER_SEASON = 24
+"""Longest season that AutoARIMA fits in reasonable time; longer ones are left out for it."""
 
 
 def compare_peers(series: Series) -> dict[str, PeerResult]:
@@ -125,7 +127,8 @@ def compare_peers(series: Series) -> dict[str, PeerResult]:
         made.append(model.forecast(HORIZON).mean)
     results["kbnn"] = _score_peer(y, places, made, scale, time.process_time() - started)
     for make in (AutoETS, AutoARIMA, SeasonalNaive):
-        peer, started, made = make(season_length=season), time.process_time(), []
+        length = 1 if make is AutoARIMA and season > PEER_SEASON else season
+        peer, started, made = make(season_length=length), time.process_time(), []
         for k, place in enumerate(places.tolist()):
             recent = y[max(0, place - PEER_ROWS) : place]
             if k % (PEER_ORIGINS // PEER_REFITS) == 0:
