@@ -1,21 +1,34 @@
-"""The page of commands, made from the commands themselves.
+"""The page of commands and the types of keywords, made from the table of options.
 
     python -m docs.commands
 
-writes `docs/reference/commands.md`; a test fails when the page is not what this makes.
+writes `docs/reference/commands.md` and `kbnn/api/keywords.py`; a test fails when they are not what
+this makes.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kbnn.model.settings import FORMER_FLAGS
+from kbnn.api.estimator_parameters import find_parameters
+from kbnn.option_table import (
+    COLUMNS,
+    FORMER_FLAGS,
+    GROUPS,
+    LEARNING,
+    NETWORK,
+    OUTPUT,
+    READING,
+    list_keywords,
+)
 from kbnn_cli.app import COMMANDS, load_command
-from kbnn_cli.help_screens import GROUPS, find_group
+from kbnn_cli.command_options import find_group
 
 PAGE = Path(__file__).parent / "reference" / "commands.md"
+KEYWORDS = Path(__file__).parents[1] / "kbnn" / "api" / "keywords.py"
 
 HEAD = """# Commands
 
@@ -30,6 +43,16 @@ gives it: `KBNN_TRAIN_LAYERS=20` is `kbnn train --layers 20`, `KBNN_TRAIN_SHUFFL
 take one value per line. `KBNN_ENGINE`, which selects the kernel, belongs to no option.
 """
 
+ESTIMATORS = """## Parameters of the estimators
+
+The estimators for scikit-learn and river take these options as parameters. Those for scikit-learn
+have `random_state` in place of `seed`, and `epochs` and `shuffle` for `fit`. `lags` and `task` are
+parameters of the regressor for river.
+
+| | | default |
+|---|---|---|
+"""
+
 FORMER = """## Former spellings
 
 These spellings still work; help and messages show the present ones.
@@ -41,7 +64,15 @@ These spellings still work; help and messages show the present ones.
 
 def made() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(command_page(name) for name in COMMANDS), former_page()])
+    commands = [command_page(name) for name in COMMANDS]
+    return "\n".join([HEAD, *commands, estimator_page(), former_page()])
+
+
+def estimator_page() -> str:
+    """The parameters of the estimators for scikit-learn and river."""
+    found = find_parameters("lags", "task")
+    rows = [(f"`{name}`", one.description, f"`{one.default!r}`") for name, one in found.items()]
+    return ESTIMATORS + "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in rows)
 
 
 def former_page() -> str:
@@ -107,5 +138,59 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+KEYWORDS_HEAD = '''"""Types of the keywords of Python calls, for type checkers and editors.
+
+`python -m docs.commands` generates this module from `kbnn.option_table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from kbnn.option_table import ColumnNames
+'''
+
+
+def build_keywords() -> str:
+    """Return the source of the module of keywords."""
+    train, evaluate = list_keywords("train"), list_keywords("evaluate")
+    read = {name for name in evaluate if evaluate[name].group == READING}
+    learn = {name for name, option in train.items() if option.group in (LEARNING, OUTPUT)}
+    learn |= {"intervals"}
+    columns = {name for name, option in train.items() if option.group in (COLUMNS, READING)}
+    network = {name for name, option in train.items() if option.group == NETWORK} - learn
+    columns -= {*read, "target"}
+    run = set(train) - read - learn - columns - network - {"target"}
+    shown = {"interval", "quantiles", "decompose"}
+    return "".join(
+        [
+            KEYWORDS_HEAD,
+            _write_type("ReadKeywords", "TypedDict", "Options of calls that read rows.", read),
+            _write_type("LearnKeywords", "ReadKeywords", "Options of `Model.learn`.", learn),
+            _write_type("ColumnKeywords", "TypedDict", "The columns of a model.", columns),
+            _write_type("NetworkKeywords", "TypedDict", "The network of a model.", network),
+            _write_type("ModelKeywords", "ColumnKeywords, NetworkKeywords", "Options of `Model`."),
+            _write_type(
+                "TrainKeywords", "LearnKeywords, ModelKeywords", "Options of `kbnn.train`.", run
+            ),
+            _write_type("StepKeywords", "ModelKeywords, ReadKeywords", "Options of `kbnn.step`."),
+            _write_type("PredictKeywords", "ReadKeywords", "Options of `Model.predict`.", shown),
+        ]
+    )
+
+
+def _write_type(name: str, bases: str, doc: str, keywords: Iterable[str] = ()) -> str:
+    known = {**list_keywords("predict"), **list_keywords()}
+    lines = [f"\n\nclass {name}({bases}, total=False):", f'    """{doc}"""', ""]
+    for word, option in known.items():
+        if word in keywords:
+            lines.append(f"    {word}: {option.python_type} | None")
+            if option.former:
+                lines.append(f"    {option.former}: {option.python_type} | None  # former name")
+    return "\n".join(lines).rstrip() + "\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(made(), encoding="utf-8")
+    KEYWORDS.write_text(build_keywords(), encoding="utf-8")

@@ -13,7 +13,8 @@ from kbnn.moved_modules import install_old_names
 
 if TYPE_CHECKING:
     from kbnn.api.forecasts import Figures, Forecasts
-    from kbnn.api.online_model import Model, load, step, train
+    from kbnn.api.functions import load, step, train
+    from kbnn.api.online_model import Model
     from kbnn.core.config import Config
     from kbnn.core.kernel import Prediction, learn, predict
     from kbnn.core.reference import ALARM, LEARNED, REJECTED, UNLABELLED
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from kbnn.errors import DataError, KbnnError, ModelError, UsageError
     from kbnn.targets.prediction import Label, Number
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
-    "kbnn.api.online_model": ("Model", "load", "step", "train"),
+    "kbnn.api.functions": ("load", "step", "train"),
+    "kbnn.api.online_model": ("Model",),
     "kbnn.api.forecasts": ("Figures", "Forecasts"),
     "kbnn.targets.prediction": ("Label", "Number"),
     "kbnn.errors": ("DataError", "KbnnError", "ModelError", "UsageError"),

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 from river import base, proba
 
 from kbnn.api.arrays import learn_block
+from kbnn.api.estimator_parameters import add_parameters, find_parameters
 from kbnn.api.online_model import Model
-from kbnn.data.row_encoder import value_to_text
-from kbnn.workflows.options import ModelKeywords
+from kbnn.data.values import value_to_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,39 +30,15 @@ if TYPE_CHECKING:
 _first_row_lock: Final = Lock()
 """Lets only one of several threads create the model from its first row."""
 _BOOLEAN_LABELS: Final[dict[str, Hashable]] = {"false": False, "true": True}
+_NETWORK: Final = find_parameters()
+_PARAMETERS: Final = find_parameters("lags", "task")
 
 
 class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
     """Base of both estimators: parameters, and learning."""
 
-    def __init__(
-        self,
-        layers: Any = 50,
-        activation: str = "relu",
-        covariance: str = "auto",
-        group_size: int | None = None,
-        noise: str | float = "auto",
-        robust: bool = True,
-        drift: bool = True,
-        ensemble: int = 1,
-        rehearse: str | int = "auto",
-        seed: int = 0,
-        lags: str | None = None,
-        task: str = "auto",
-    ) -> None:
-        self.layers = layers
-        self.activation = activation
-        self.covariance = covariance
-        self.group_size = group_size
-        self.noise = noise
-        self.robust = robust
-        self.drift = drift
-        self.ensemble = ensemble
-        self.rehearse = rehearse
-        self.seed = seed
-        self.lags = lags
-        self.task = task
-        self.model: Model | None = None
+    model: Model | None = None
+    """The model; None before the first row."""
 
     @property
     def _supervised(self) -> bool:
@@ -76,91 +52,11 @@ class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
             target = "target"
             while target in x:
                 target += "_"
-            words: ModelKeywords = {
-                "task": self.task,
-                "layers": self.layers,
-                "activation": self.activation,
-                "covariance": self.covariance,
-                "noise": self.noise,
-                "robust": self.robust,
-                "drift": self.drift,
-                "ensemble": self.ensemble,
-                "rehearse": self.rehearse,
-                "seed": 0 if self.seed is None else self.seed,
-            }
-            if self.group_size is not None:
-                words["group_size"] = self.group_size
-            if self.lags is not None:
-                words["lags"] = self.lags
+            words: Any = {name: getattr(self, name) for name in _PARAMETERS}
             self.model = Model(target, **words)
             return self.model
 
-    def _learn(self, x: Mapping[Any, Any], y: Any, w: float) -> None:
-        x = _stringify_names(x)
-        model = self.model
-        if model is None:
-            x = dict(sorted(x.items()))  # the column order must not depend on the dict
-            model = self._get_or_create_model(x)
-        model.learn_one(x, y, w)
-
-    def _learn_many(self, X: pd.DataFrame, y: list[Any]) -> None:
-        if self.model is not None and learn_block(self.model, X, y):
-            return
-        for x, one in zip(X.to_dict("records"), y, strict=True):
-            self._learn(x, one, 1.0)
-
-
-def _stringify_names(x: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """Return the features with their names as text."""
-    for name in x:
-        if type(name) is not str:
-            return {str(key): value for key, value in x.items()}
-        break
-    return x
-
-
-class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[misc]  # river is untyped
-    """Online Bayesian neural network for regression, with standard deviations.
-
-    Parameters
-    ----------
-    layers
-        Hidden layers: 50, (50, 50), () for a linear model, or "auto".
-    activation
-        Activation of the hidden units.
-    covariance
-        Which weights are correlated: "auto", "neuron", "group", "full" or "paper".
-    group_size
-        Number of hidden units per group, for `covariance="group"`.
-    noise
-        "auto" (may depend on the input), "constant", or a standard deviation in the target's
-        units.
-    robust
-        Whether outliers get less weight.
-    drift
-        Whether the model forgets after a drift alarm.
-    ensemble
-        Number of networks that predict together.
-    rehearse
-        How often each of the first rows is replayed: "auto", "off" or a number.
-    seed
-        Seed of the initial weights.
-    lags
-        Earlier targets used as features, such as "1,2,24".
-    task
-        Target type: "regression" (any number), "positive", "count", "amount" or "auto".
-
-    Examples
-    --------
-    >>> from river import datasets, evaluate, metrics
-    >>> from kbnn.river import KBNNRegressor
-    >>> stream = datasets.TrumpApproval().take(200)
-    >>> score = evaluate.progressive_val_score(stream, KBNNRegressor(), metrics.MAE())
-    >>> score.get() < 1.0
-    True
-    """
-
-    def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
+    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
         """Learn one row.
 
         Parameters
@@ -168,7 +64,7 @@ class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[m
         x
             Features by name.
         y
-            The target.
+            The target, or the class.
         w
             Weight of the row.
 
@@ -185,7 +81,72 @@ class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[m
         >>> model.model.rows
         1
         """
-        self._learn(x, y, w)
+        self._remember_label(y)
+        features = _stringify_names(x)
+        model = self.model
+        if model is None:
+            features = dict(sorted(features.items()))  # columns must not depend on the dict's order
+            model = self._get_or_create_model(features)
+        model.learn_one(features, y, w)
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn the rows of a table, in order.
+
+        Parameters
+        ----------
+        X
+            Features, one column each.
+        y
+            The target or the class of each row.
+
+        Raises
+        ------
+        DataError
+            If a value cannot be read; the rows before it are learned.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from kbnn.river import KBNNClassifier
+        >>> model = KBNNClassifier(layers=5)
+        >>> model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), pd.Series(["red", "blue"]))
+        >>> sorted(model.model.classes)
+        ['blue', 'red']
+        """
+        targets = y.tolist()
+        for target in targets:
+            self._remember_label(target)
+        if self.model is not None and learn_block(self.model, X, targets):
+            return
+        for x, target in zip(X.to_dict("records"), targets, strict=True):
+            self.learn_one(x, target)
+
+    def _remember_label(self, y: Any) -> None:
+        """Remember a label as it was given, if the target is a class."""
+
+
+def _stringify_names(x: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Return the features with their names as text."""
+    for name in x:
+        if type(name) is not str:
+            return {str(key): value for key, value in x.items()}
+        break
+    return x
+
+
+@add_parameters(_PARAMETERS, positional=len(_PARAMETERS))
+class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[misc]  # river is untyped
+    """Online Bayesian neural network for regression, with standard deviations.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from kbnn.river import KBNNRegressor
+    >>> stream = datasets.TrumpApproval().take(200)
+    >>> score = evaluate.progressive_val_score(stream, KBNNRegressor(), metrics.MAE())
+    >>> score.get() < 1.0
+    True
+    """
 
     def predict_one(self, x: dict[Any, Any], with_dist: bool = False) -> Any:
         """Predict one row.
@@ -221,32 +182,6 @@ class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[m
             return mean
         return proba.Gaussian._from_state(n=1, m=mean, var=sd * sd, ddof=0)
 
-    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn the rows of a table, in order.
-
-        Parameters
-        ----------
-        X
-            Features, one column each.
-        y
-            The target of each row.
-
-        Raises
-        ------
-        DataError
-            If a value cannot be read; the rows before it are learned.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from kbnn.river import KBNNRegressor
-        >>> model = KBNNRegressor(layers=5)
-        >>> model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), pd.Series([2.0, 4.0]))
-        >>> model.model.rows
-        2
-        """
-        self._learn_many(X, y.tolist())
-
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
         """Predict the rows of a table.
 
@@ -273,11 +208,11 @@ class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[m
         return pd.Series(means, index=X.index, dtype="float64")
 
 
+@add_parameters(_NETWORK, positional=len(_NETWORK))
 class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore[misc]  # river is untyped
     """Online Bayesian neural network for classification, with calibrated probabilities.
 
-    New classes may appear at any time. The parameters are those of `KBNNRegressor`, without `lags`
-    and `task`.
+    New classes may appear at any time.
 
     Examples
     --------
@@ -289,33 +224,8 @@ class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore
     True
     """
 
-    def __init__(
-        self,
-        layers: Any = 50,
-        activation: str = "relu",
-        covariance: str = "auto",
-        group_size: int | None = None,
-        noise: str | float = "auto",
-        robust: bool = True,
-        drift: bool = True,
-        ensemble: int = 1,
-        rehearse: str | int = "auto",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            layers,
-            activation,
-            covariance,
-            group_size,
-            noise,
-            robust,
-            drift,
-            ensemble,
-            rehearse,
-            seed,
-            task="classification",
-        )
-        self._labels: dict[str, Hashable] = {}
+    task = "classification"
+    lags = None
 
     @property
     def _multiclass(self) -> bool:
@@ -323,35 +233,8 @@ class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore
 
     def _remember_label(self, y: Hashable) -> None:
         """Remember the original label; the model stores its text."""
-        self._labels.setdefault(value_to_text(y) or "", y)
-
-    def learn_one(self, x: dict[Any, Any], y: Hashable, w: float = 1.0) -> None:
-        """Learn one row.
-
-        Parameters
-        ----------
-        x
-            Features by name.
-        y
-            The class.
-        w
-            Weight of the row.
-
-        Raises
-        ------
-        DataError
-            If a value cannot be read; the model stays as it was.
-
-        Examples
-        --------
-        >>> from kbnn.river import KBNNClassifier
-        >>> model = KBNNClassifier(layers=5)
-        >>> model.learn_one({"x": 1.0}, "red")
-        >>> model.model.classes
-        ['red']
-        """
-        self._remember_label(y)
-        self._learn(x, y, w)
+        labels: dict[str, Hashable] = self.__dict__.setdefault("_labels", {})
+        labels.setdefault(value_to_text(y) or "", y)
 
     def predict_proba_one(self, x: dict[Any, Any]) -> dict[Any, float]:
         """Predict the probability of every known class.
@@ -381,35 +264,6 @@ class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore
 
     def _original_label(self, name: str) -> Hashable:
         return self._labels[name] if name in self._labels else _BOOLEAN_LABELS.get(name, name)
-
-    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn the rows of a table, in order.
-
-        Parameters
-        ----------
-        X
-            Features, one column each.
-        y
-            The class of each row.
-
-        Raises
-        ------
-        DataError
-            If a value cannot be read; the rows before it are learned.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from kbnn.river import KBNNClassifier
-        >>> model = KBNNClassifier(layers=5)
-        >>> model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), pd.Series(["red", "blue"]))
-        >>> sorted(model.model.classes)
-        ['blue', 'red']
-        """
-        labels = y.tolist()
-        for label in labels:
-            self._remember_label(label)
-        self._learn_many(X, labels)
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Predict the probability of every known class for the rows of a table.

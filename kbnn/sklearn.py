@@ -35,8 +35,13 @@ from sklearn.utils.validation import (
 )
 
 from kbnn.api import arrays
+from kbnn.api.estimator_parameters import (
+    EstimatorParameter,
+    add_parameters,
+    find_parameters,
+)
 from kbnn.api.forecasts import Forecasts
-from kbnn.api.online_model import log_notice
+from kbnn.api.notices import log_notice
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
 from kbnn.data.inputs import to_arrow_table
@@ -44,7 +49,6 @@ from kbnn.data.row_blocks import take_rows
 from kbnn.data.schema import MAX_CLASSES
 from kbnn.errors import KbnnError
 from kbnn.targets.registry import DeclaredTarget, declare_class_target, declare_numeric_target
-from kbnn.workflows.options import ModelKeywords
 
 
 def _is_table(X: Any) -> bool:
@@ -89,63 +93,60 @@ def _has_times_as_index(X: Any) -> bool:
 
 _CATEGORY_DTYPES: Final = ("category", "categorical", "enum")
 
+_NETWORK: Final = {name: one for name, one in find_parameters().items() if name != "seed"}
+_PARAMETERS: Final = {
+    **_NETWORK,
+    "epochs": EstimatorParameter(1, "Set the number of passes of `fit`."),
+    "shuffle": EstimatorParameter(True, "Shuffle the rows in `fit`."),
+    "random_state": EstimatorParameter(0, "Seed the first weights and the shuffling."),
+}
+
 
 class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base of both estimators: parameters, passes, and conversion of rows."""
-
-    def __init__(
-        self,
-        layers: Any = 50,
-        *,
-        activation: str = "relu",
-        covariance: str = "auto",
-        group_size: int | None = None,
-        noise: str | float = "auto",
-        robust: bool = True,
-        drift: bool = True,
-        ensemble: int = 1,
-        rehearse: str | int = "auto",
-        epochs: int = 1,
-        shuffle: bool = True,
-        random_state: Any = 0,
-    ) -> None:
-        self.layers = layers
-        self.activation = activation
-        self.covariance = covariance
-        self.group_size = group_size
-        self.noise = noise
-        self.robust = robust
-        self.drift = drift
-        self.ensemble = ensemble
-        self.rehearse = rehearse
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
-    def _build_keywords(self) -> ModelKeywords:
+    def _build_keywords(self) -> Any:
         """Return the parameters as options of `kbnn.Model`."""
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
-        words: ModelKeywords = {
-            "layers": self.layers,
-            "activation": self.activation,
-            "covariance": self.covariance,
-            "noise": self.noise,
-            "robust": self.robust,
-            "drift": self.drift,
-            "ensemble": self.ensemble,
-            "rehearse": self.rehearse,
-            "seed": int(seed),
-        }
-        if self.group_size is not None:
-            words["group_size"] = self.group_size
-        return words
+        return {**{name: getattr(self, name) for name in _NETWORK}, "seed": int(seed)}
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit a new model; an earlier one is discarded.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features): an array or a DataFrame; NaN is a missing value.
+        y
+            Targets (rows,) or (rows, targets), or classes (rows,).
+        sample_weight
+            Weight of each row; 0 leaves a row out.
+
+        Returns
+        -------
+        Self
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If X, y or a parameter is invalid, or there are too many classes.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNRegressor
+        >>> KBNNRegressor(layers=5).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0]).n_features_in_
+        1
+        """
+        fitted: Self = self._fit(X, y, sample_weight, self.epochs, self.shuffle, new=True)
+        return fitted
 
     def _check_features(self, X: Any, *, reset: bool) -> Any:
         """Validate X: float64, or a table if it holds text, times or other types."""
@@ -225,39 +226,12 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
             return arrays.predict_rows(self.model_, lambda: self._encode_rows(X, admit=False))
 
 
+@add_parameters(_PARAMETERS, positional=1)
 class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian neural network for regression, with standard deviations and intervals.
 
     `fit` shuffles the rows and makes `epochs` passes; `partial_fit` learns the rows in their order,
     once.
-
-    Parameters
-    ----------
-    layers
-        Hidden layers: 50, (50, 50), () for a linear model, or "auto".
-    activation
-        Activation of the hidden units.
-    covariance
-        Which weights are correlated: "auto", "neuron", "group", "full" or "paper".
-    group_size
-        Number of hidden units per group, for `covariance="group"`.
-    noise
-        "auto" (may depend on the input), "constant", or a standard deviation in the target's
-        units.
-    robust
-        Whether outliers get less weight.
-    drift
-        Whether the model forgets after a drift alarm.
-    ensemble
-        Number of networks that predict together.
-    rehearse
-        How often each of the first rows is replayed: "auto", "off" or a number.
-    epochs
-        Number of passes of `fit`.
-    shuffle
-        Whether `fit` shuffles the rows.
-    random_state
-        Seed of the initial weights and of the shuffling.
 
     Attributes
     ----------
@@ -282,36 +256,6 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit a new model; an earlier one is discarded.
-
-        Parameters
-        ----------
-        X
-            Features (rows, features): an array or a DataFrame; NaN is a missing value.
-        y
-            Targets (rows,) or (rows, targets).
-        sample_weight
-            Weight of each row; 0 leaves a row out.
-
-        Returns
-        -------
-        KBNNRegressor
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If X, y or a parameter is invalid.
-
-        Examples
-        --------
-        >>> from kbnn.sklearn import KBNNRegressor
-        >>> KBNNRegressor(layers=5).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0]).n_features_in_
-        1
-        """
-        return self._fit(X, y, sample_weight, True, self.epochs, self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn further rows once, in their order.
@@ -343,9 +287,9 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         3
         """
         with _lock_first_call(self):
-            return self._fit(X, y, sample_weight, not hasattr(self, "model_"), 1, False)
+            return self._fit(X, y, sample_weight, 1, False, new=not hasattr(self, "model_"))
 
-    def _fit(self, X: Any, y: Any, weight: Any, new: bool, epochs: int, shuffle: bool) -> Self:
+    def _fit(self, X: Any, y: Any, weight: Any, epochs: int, shuffle: bool, *, new: bool) -> Self:
         """Validate and learn the rows; `new` creates the model first."""
         X = self._check_features(X, reset=new)
         if y is None:
@@ -459,11 +403,11 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         return np.asarray(values.reshape(len(values), *self._shape))
 
 
+@add_parameters(_PARAMETERS, positional=1)
 class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian neural network for classification, with calibrated probabilities.
 
-    The parameters are those of `KBNNRegressor`. The first call of `partial_fit` needs all
-    `classes`.
+    The first call of `partial_fit` needs all `classes`.
 
     Attributes
     ----------
@@ -481,41 +425,6 @@ class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc] 
     >>> KBNNClassifier(layers=10).fit(X, y).score(X, y) > 0.9
     True
     """
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit a new model; an earlier one is discarded.
-
-        Parameters
-        ----------
-        X
-            Features (rows, features): an array or a DataFrame; NaN is a missing value.
-        y
-            Classes (rows,).
-        sample_weight
-            Weight of each row; 0 leaves a row out.
-
-        Returns
-        -------
-        KBNNClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If X, y or a parameter is invalid, or there are too many classes.
-
-        Examples
-        --------
-        >>> from kbnn.sklearn import KBNNClassifier
-        >>> model = KBNNClassifier(layers=5).fit([[1.0], [2.0], [3.0]], ["a", "b", "a"])
-        >>> model.classes_.tolist()
-        ['a', 'b']
-        """
-        X, y = self._check_features(X, reset=True), self._check_labels(X, y)
-        sample_weight = self._check_weights(sample_weight, X)
-        self.classes_ = np.unique(y)
-        self._create_class_model(X)
-        return self._fit(X, y, sample_weight, self.epochs, self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn further rows once, in their order.
@@ -550,14 +459,9 @@ class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc] 
         """
         with _lock_first_call(self):
             new = not hasattr(self, "model_")
-            X, y = self._check_features(X, reset=new), self._check_labels(X, y)
-            sample_weight = self._check_weights(sample_weight, X)
-            if new:
-                if classes is None:
-                    raise ValueError("the first call of partial_fit needs all classes")
-                self.classes_ = np.unique(classes)
-                self._create_class_model(X)
-            return self._fit(X, y, sample_weight, 1, False)
+            if new and classes is None:
+                raise ValueError("the first call of partial_fit needs all classes")
+            return self._fit(X, y, sample_weight, 1, False, new=new, classes=classes)
 
     def _check_labels(self, X: Any, y: Any) -> Any:
         """Validate the labels and their number."""
@@ -575,8 +479,23 @@ class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc] 
             raise ValueError(f"y has {len(names)} classes, at most {MAX_CLASSES} are supported")
         self._create_model(X, 1, declare_class_target(names))
 
-    def _fit(self, X: Any, y: Any, weight: Any, epochs: int, shuffle: bool) -> Self:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        weight: Any,
+        epochs: int,
+        shuffle: bool,
+        *,
+        new: bool,
+        classes: Any = None,
+    ) -> Self:
         """Learn the rows with the index of each label in `classes_`."""
+        X, y = self._check_features(X, reset=new), self._check_labels(X, y)
+        weight = self._check_weights(weight, X)
+        if new:
+            self.classes_ = np.unique(y if classes is None else classes)
+            self._create_class_model(X)
         index = np.searchsorted(self.classes_, y)
         index = np.minimum(index, len(self.classes_) - 1)
         if not np.array_equal(self.classes_[index], y):

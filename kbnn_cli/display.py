@@ -15,15 +15,17 @@ from rich.table import Table
 from rich.text import Text
 
 from kbnn.model.replay_buffer import WARM_UP_ROWS
+from kbnn.option_table import LOCAL_ENGINE
 from kbnn.wording import clean_page, clean_text, format_count, format_number, format_rows
 from kbnn.workflows import run_results
-from kbnn.workflows.options import LOCAL_ENGINE
+from kbnn.workflows.keyed import get_overall_model
 from kbnn.workflows.run_results import RowTally, list_prequential_figures
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.metrics.scorecard import CurvePoint
+    from kbnn.model.interface import StreamModel
     from kbnn.model.model import OnlineModel
     from kbnn.targets.base import ProgressColumn
     from kbnn.workflows.training import Training
@@ -101,12 +103,12 @@ class DoublingLines:
 
 def summary_parts(training: Training) -> Iterator[RenderableType]:
     """Build the summary of a run: metrics and best constant, rows, time, alarms."""
-    model = training.model
+    model, overall = training.model, training.overall_model
     figures = list_prequential_figures(model)
     names = model.schema.targets
-    if (model.is_warming_up and not model.key) or not model.card.curve.rows:
+    if (overall.is_warming_up and not model.key) or not model.card.curve.rows:
         why = "the first 32 rows only set the scale"
-        if model.held_rows >= WARM_UP_ROWS:
+        if overall.held_rows >= WARM_UP_ROWS:
             why = "rows are held until every target has varied"
         yield Text(f"no figures yet: {why}", style="dim")
         names = []
@@ -134,6 +136,7 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
 def _facts_table(training: Training) -> Table:
     """Rows, time and what else happened, one line each."""
     model, seconds = training.model, training.seconds
+    overall = training.overall_model
     tally = RowTally.from_model(model).since(training.tally_before)
     facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 3, 0, 0))
     facts.add_column(style="dim", no_wrap=True)
@@ -145,16 +148,16 @@ def _facts_table(training: Training) -> Table:
     rows += [f"{format_count(model.rows)} in the model"] if training.continued else []
     facts.add_row("rows", ", ".join(rows))
     if model.schema.wait:
-        facts.add_row("waiting", model.pending_rows.format_summary())
+        facts.add_row("waiting", overall.pending_rows.format_summary())
     if training.position.epochs > 1:
         facts.add_row("passes", f"{training.position.epochs}; the figures are those of the first")
-    if model.noise_sd:
-        level = ", ".join(format_number(sd) for sd in model.noise_sd)
+    if overall.noise_sd:
+        level = ", ".join(format_number(sd) for sd in overall.noise_sd)
         facts.add_row("noise", f"sd {level}")
     if model.interval_mode == "tracked":
         facts.add_row("bands", "calibrated online to their nominal coverage")
-    if model.alarms:
-        facts.add_row("drift", _format_alarms(model))
+    if overall.alarms:
+        facts.add_row("drift", _format_alarms(overall))
     spent = {name: getattr(seconds, name) for name in ("read", "encode", "learn", "save")}
     if training.options.engine != LOCAL_ENGINE:
         spent["start"] = seconds.start
@@ -177,7 +180,7 @@ def _format_alarms(model: OnlineModel) -> str:
     return f"{format_count(model.alarm_count)} {noun}, {last}at {place} {', '.join(shown)}"
 
 
-def schema_parts(model: OnlineModel) -> Iterator[RenderableType]:
+def schema_parts(model: StreamModel) -> Iterator[RenderableType]:
     """Show the type and role of each column, and the network."""
     schema = model.schema
     columns = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
@@ -189,7 +192,7 @@ def schema_parts(model: OnlineModel) -> Iterator[RenderableType]:
         columns.add_row(Text(clean_text(column.name)), kind, Text(clean_text(role)))
     yield columns
     yield Text()
-    layers = ",".join(map(str, model.learner.settings.hidden)) or "none"
+    layers = ",".join(map(str, get_overall_model(model).learner.settings.hidden)) or "none"
     yield Text(
         f"{model.task.description} from {len(schema.features)} "
         f"{'feature' if len(schema.features) == 1 else 'features'}; layers {layers}"

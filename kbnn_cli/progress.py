@@ -66,17 +66,18 @@ class TrainListener(Listener):
         if training.position.rows or training.position.epoch:
             self.on_notice(f"resuming {_format_place(training)}")
             self._resumed = True
-        self._alarms = model.alarm_count
-        self._selecting_shape = model.settings.hidden == "auto" and not model.lost
-        kinds = {racer.learner.settings.kind for racer in model.racers}
-        self._selecting_target_type = model.is_warming_up or len(kinds) > 1
+        overall = training.overall_model
+        self._alarms = overall.alarm_count
+        self._selecting_shape = model.settings.hidden == "auto" and not overall.lost
+        kinds = {racer.learner.settings.kind for racer in overall.racers}
+        self._selecting_target_type = overall.is_warming_up or len(kinds) > 1
         self._log_event("start", training, continued=training.continued)
         if self._quiet:
             return
         stream = training.stream
         total = None if stream is None or stream.is_live else stream.total_bytes
         if total is None or not sys.stderr.isatty():
-            self._lines = display.DoublingLines(model)
+            self._lines = display.DoublingLines(overall)
             return
         self._bar = self._stack.enter_context(
             Progress(
@@ -95,7 +96,7 @@ class TrainListener(Listener):
 
     def on_progress(self, training: Training, points: list[list[CurvePoint]]) -> None:
         """Show progress, new scores and alarms."""
-        model = training.model
+        model = training.overall_model
         if points[0]:
             for j, name in enumerate(model.schema.targets):
                 for point in points[j]:
@@ -151,7 +152,7 @@ class TrainListener(Listener):
     def _announce_target_type(self, training: Training) -> None:
         """Announce the selected target type unless it is plain regression."""
         self._selecting_target_type = False
-        model = training.model
+        model = training.overall_model
         selected = compare_target_types(model.racers, model.lost)
         if selected is None:
             return
@@ -163,14 +164,15 @@ class TrainListener(Listener):
 
     def _announce_shape(self, training: Training) -> None:
         """Announce the selected network shape, its lead and its cost."""
-        rivals = rank_candidates(training.model.racers, training.model.lost)
+        model = training.overall_model
+        rivals = rank_candidates(model.racers, model.lost)
         if not rivals:
             return
         nearest = min(rivals, key=lambda rival: rival.nats)
         cost = 1e6 * training.processor_seconds / max(training.rows, 1)
         self.on_notice(
             f"{nearest.leader} is in use, {format_evidence(nearest.nats, nearest.settings)} after "
-            f"{format_rows(training.model.learner_state.seen)} "
+            f"{format_rows(model.learner_state.seen)} "
             f"({format_number(cost, 3)} us of processor time a row so far)"
         )
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kbnn.model.model import OnlineModel
+    from kbnn.model.interface import StreamModel
 from rich.console import Console, ConsoleOptions, RenderResult
 
 from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
@@ -292,7 +292,7 @@ MAX_KEY_CHARACTERS = 40
 """Characters shown of a key."""
 
 
-def overview_parts(model: OnlineModel, found: dict[str, Any]) -> Iterator[RenderableType]:
+def overview_parts(model: StreamModel, found: dict[str, Any]) -> Iterator[RenderableType]:
     """Show a fleet, the scores of all rows, and its keys by number of rows."""
     keys = found["keys"]
     by = clean_text(", ".join(found["key"]))

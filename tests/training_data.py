@@ -12,7 +12,7 @@ from kbnn.data.read_options import ReadOptions
 from kbnn.model.file import load
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
-from kbnn.model.settings import SettingOverrides
+from kbnn.workflows.options import SettingOverrides
 from kbnn.workflows.training import Listener, Training, TrainOptions
 
 SMALL = SettingOverrides(hidden=(6,))
@@ -51,7 +51,9 @@ def train(
     """Run a training with a small network; `read` holds further fields of ReadOptions."""
     read = ReadOptions(**options.pop("read", {}))
     options.setdefault("choices", SMALL)
-    training = Training(TrainOptions(tuple(sources), str(model), read, **options), listener)
+    chosen = TrainOptions(tuple(sources), str(model), read, **options)
+    chosen.check()
+    training = Training(chosen, listener)
     training.run()
     return training
 

@@ -14,16 +14,20 @@ import numpy as np
 import pyarrow as pa
 
 from kbnn.api.forecasts import Forecasts
-from kbnn.api.online_model import Model, log_notice
+from kbnn.api.keywords import ModelKeywords
+from kbnn.api.notices import log_notice
+from kbnn.api.online_model import Model
 from kbnn.array_types import FloatArray
+from kbnn.core.kernel import exceeds_limits
 from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows, slice_rows
 from kbnn.data.dataset import open_stream
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.row_blocks import concat_rows
 from kbnn.data.schema import Column, Place, Schema
-from kbnn.model import model as inner
+from kbnn.model.interface import StreamModel
 from kbnn.targets.registry import DeclaredTarget
-from kbnn.workflows.options import ModelKeywords, build_train_options, check_network_size
+from kbnn.workflows.options import build_train_options
+from kbnn.workflows.training import create_model
 
 BLOCK_ROWS: Final = 256
 """Rows learned per block."""
@@ -139,8 +143,7 @@ def new_table_model(
 def _create_model(schema: Schema, targets: Sequence[str], words: ModelKeywords) -> Model:
     """Create a model from a complete schema."""
     settings = build_train_options((), targets, **words).choices.make_settings()
-    check_network_size(settings, schema)
-    return Model._from_inner(inner.OnlineModel.create(settings, schema))
+    return Model._from_inner(create_model(settings, schema))
 
 
 def encode_table(model: Model, table: pa.Table, *, admit: bool) -> Rows:
@@ -310,9 +313,7 @@ def learn_block(model: Model, table: Any, y: Sequence[Any]) -> bool:
         return True
 
 
-def _build_rows(
-    model: Model, known: inner.OnlineModel, table: Any, y: Sequence[Any]
-) -> Rows | None:
+def _build_rows(model: Model, known: StreamModel, table: Any, y: Sequence[Any]) -> Rows | None:
     """Build rows from a DataFrame; None where `learn_one` must handle them row by row."""
     reader = model._row_reader()
     names = reader.plain_columns
@@ -324,8 +325,7 @@ def _build_rows(
     x = np.full((len(table), len(names)), np.nan)
     for at, name in enumerate(columns):
         x[:, names.index(name)] = table.iloc[:, at]
-    size = np.abs(x[~np.isnan(x)])
-    if np.any((size > MAX_ABS_VALUE) | ((size < MIN_ABS_VALUE) & (size != 0.0))):
+    if any(exceeds_limits(x, MIN_ABS_VALUE, MAX_ABS_VALUE)):
         return None
     targets = np.concatenate([reader.encode_targets(value) for value in y])
     number = known.met + 1 + np.arange(len(x))

@@ -17,11 +17,12 @@ from kbnn.array_types import FloatArray
 from kbnn.distributions import dispatch
 from kbnn.errors import UsageError
 from kbnn.metrics.verdicts import Verdict
-from kbnn.output.writers import check_interval_level, check_quantile_level
+from kbnn.option_table import list_keywords
 from kbnn.targets.base import OutputOptions, TargetType
 from kbnn.targets.prediction import Forecast
 from kbnn.wording import clean_text, format_number, format_rows
 
+_KEYWORDS: Final = list_keywords("predict")
 _PREVIEW_ROWS: Final = 5
 """Number of rows in the printed preview."""
 
@@ -69,9 +70,8 @@ class Forecasts:
         quantiles: Sequence[float] = (),
         when: Sequence[str] = (),
     ) -> None:
-        check_interval_level(interval)
-        for share in quantiles:
-            check_quantile_level(share)
+        interval = _KEYWORDS["interval"].parse_value(interval)
+        quantiles = _KEYWORDS["quantiles"].parse_value(quantiles)
         self.when = list(when)
         """Times of the steps ahead, formatted as in the stream; empty for rows of a table."""
         self.interval = interval
@@ -175,7 +175,7 @@ class Forecasts:
         >>> bool((forecasts.quantile(0.1) < forecasts.quantile(0.9)).all())
         True
         """
-        check_quantile_level(share)
+        _KEYWORDS["quantiles"].parse_value((share,))
         return self._map_targets(lambda rows: dispatch.quantile(rows, share))
 
     def _map_targets(self, make: Callable[[FloatArray], FloatArray]) -> FloatArray:

@@ -1,79 +1,37 @@
-"""`kbnn.Model`, `kbnn.train`, `kbnn.load` and `kbnn.step`: the Python interface.
+"""`kbnn.Model`: learns, predicts and evaluates tables, files and single rows.
 
-A `Model` learns, predicts and evaluates tables, files and single rows. `step` does the same with
-bytes in and bytes out, for stream engines that keep the state themselves (Spark, Flink, Bytewax).
 Notices are logged; a notice about ignored data is also a warning.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import signal
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from threading import RLock
 from typing import Any, Final, Self, Unpack
 
-import numpy as np
-
 from kbnn.api.forecasts import Figures, Forecasts
-from kbnn.data.dataset import open_stream
+from kbnn.api.keywords import LearnKeywords, ModelKeywords, PredictKeywords, ReadKeywords
+from kbnn.api.notices import LoggingListener, log_notice, run_training
 from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split_targets
 from kbnn.errors import ArgumentError, UsageError
 from kbnn.model import file as modelfile
-from kbnn.model import model as inner
+from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
-from kbnn.targets.base import make_empty_forecast
-from kbnn.targets.prediction import join_forecasts
+from kbnn.option_table import ColumnNames, parse_keywords, parse_names
 from kbnn.wording import clean_text, format_rows
 from kbnn.workflows import evaluating, keyed, predicting
 from kbnn.workflows import forecast as forecast_module
 from kbnn.workflows.checkpoint import Checkpoint
-from kbnn.workflows.options import (
-    ColumnNames,
-    LearnKeywords,
-    ModelKeywords,
-    ReadKeywords,
-    TrainKeywords,
-    build_train_options,
-    check_network_size,
-    list_names,
-)
+from kbnn.workflows.options import build_train_options
 from kbnn.workflows.predicting import collect_forecasts
 from kbnn.workflows.run_results import list_prequential_figures
-from kbnn.workflows.signals import Interrupted, InterruptGuard
-from kbnn.workflows.training import Listener, Training
+from kbnn.workflows.training import Training, create_model
 
-_log = logging.getLogger("kbnn")
-_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
-def log_notice(text: str) -> None:
-    """Log a notice; if data are ignored, also warn at the caller's line."""
-    _log.info(text)
-    if " ignored" in text:
-        warnings.warn(text, UserWarning, stacklevel=_caller_stack_level())
-
-
-def _caller_stack_level() -> int:
-    """Return the stack level, for `warnings.warn`, of the first frame outside this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-class PredictKeywords(ReadKeywords, total=False):
-    """Options of `Model.predict`."""
-
-    interval: float
-    quantiles: Sequence[float]
-    decompose: bool
+_SHOWN_OPTIONS: Final = PredictKeywords.__annotations__.keys() - ReadKeywords.__annotations__.keys()
 
 
 class Model:
@@ -113,15 +71,13 @@ class Model:
     """
 
     def __init__(self, target: ColumnNames | None = None, **options: Unpack[ModelKeywords]) -> None:
-        self._target = list_names(target)
+        self._target = () if target is None else parse_names(target)
         self._keywords: ModelKeywords = options
-        self._model: inner.OnlineModel | None = None
+        self._model: StreamModel | None = None
         self._reader: RowEncoder | None = None
         self._learning_lock = RLock()
         """Held during a whole `learn`; always taken before the model's own lock."""
-        build_train_options(
-            (), self._target, **options
-        ).choices.make_settings()  # report invalid options now, not with the first row
+        build_train_options((), self._target, **options)  # report invalid options at once
 
     # Tables.
 
@@ -153,9 +109,9 @@ class Model:
         words: Any = {**self._keywords, **options}
         chosen = build_train_options(data, self._target or None, **words)
         with self._learning_lock:
-            training = Training(chosen, _LoggingListener(), self._model)
+            training = Training(chosen, LoggingListener(), self._model)
             try:
-                _run_training(training)
+                run_training(training)
             finally:
                 if training.ready:
                     self._model = training.model
@@ -196,17 +152,16 @@ class Model:
         ((2,), True)
         """
         words: dict[str, Any] = dict(options)
-        interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
-        quantiles = words.pop("quantiles", ())
-        how = predicting.check_predict_on_error(words.pop("on_error", "skip"))
+        shown = {name: words.pop(name) for name in _SHOWN_OPTIONS & words.keys()}
+        words = parse_keywords("predict", words, ReadKeywords.__annotations__)
         with (
             self._locked_model() as model,
             predicting.open_inference_stream(
-                model, data, notice=log_notice, on_error=how, use_target=False, **words
+                model, data, notice=log_notice, use_target=False, **words
             ) as (stream, _),
         ):
             made = collect_forecasts(model, stream, log_notice)
-            return Forecasts(model.task, made, interval, decompose, quantiles)
+            return Forecasts(model.task, made, **shown)
 
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
@@ -246,7 +201,7 @@ class Model:
         >>> len(model.forecast(3))
         3
         """
-        with self._locked_model(alone=True) as model:
+        with self._locked_single_model() as model:
             if data is None:
                 made = forecast_module.forecast_horizon(model, horizon)
             else:
@@ -292,12 +247,11 @@ class Model:
         >>> figures["rows"], figures["rmse"] < 10.0
         (3, True)
         """
-        words: dict[str, Any] = dict(options)
-        how = predicting.check_evaluate_on_error(words.pop("on_error", "stop"))
+        words = parse_keywords("evaluate", options, ReadKeywords.__annotations__)
         with self._locked_model() as own:
             model = keyed.copy_model(own) if learn else own
             with predicting.open_inference_stream(
-                model, data, notice=log_notice, on_error=how, learn=learn, **words
+                model, data, notice=log_notice, learn=learn, **words
             ) as (stream, _):
                 made = evaluating.evaluate(model, stream, learn=learn, notice=log_notice)
             return Figures(made.to_json(), made.list_verdicts())
@@ -391,7 +345,7 @@ class Model:
             if model.met:
                 self._model = model
 
-    def _create_from_row(self, x: Mapping[str, Any], y: Any) -> inner.OnlineModel:
+    def _create_from_row(self, x: Mapping[str, Any], y: Any) -> OnlineModel:
         """Create a model with the schema of a first row."""
         names = self._target or ("y",)
         if len(names) == 1:
@@ -406,9 +360,8 @@ class Model:
             if name in x:
                 raise UsageError(f"column '{name}' cannot be both the target and a feature")
         chosen = build_train_options((), names, **self._keywords)
-        schema = infer_row_schema(x, targets, chosen.read.column_options, log_notice)
-        check_network_size(chosen.choices.make_settings(), schema)
-        return inner.OnlineModel.create(chosen.choices.make_settings(), schema)
+        schema = infer_row_schema(x, targets, chosen.read, log_notice)
+        return create_model(chosen.choices.make_settings(), schema)
 
     def _row_reader(self) -> RowEncoder:
         """Return the encoder of single rows for the current schema; hold the model's lock."""
@@ -419,25 +372,32 @@ class Model:
 
     # The model.
 
-    def _require_model(self) -> inner.OnlineModel:
+    def _require_model(self) -> StreamModel:
         """Return the inner model; UsageError before the first row."""
         if self._model is None:
             raise UsageError("the model has learned nothing yet. Call learn or learn_one first.")
         return self._model
 
-    def _require_single_model(self) -> inner.OnlineModel:
+    def _require_single_model(self) -> OnlineModel:
         """Return the inner model; UsageError if it is a fleet."""
         model = self._require_model()
-        if model.key:
+        if not isinstance(model, OnlineModel):
             raise UsageError("a fleet has one model per key, and this call needs a single model")
         return model
 
     @contextmanager
-    def _locked_model(self, *, alone: bool = False) -> Iterator[inner.OnlineModel]:
-        """Yield the model, locked against learning; `alone` refuses a fleet."""
-        model = self._require_single_model() if alone else self._require_model()
+    def _locked_model(self) -> Iterator[StreamModel]:
+        """Yield the model or fleet, locked against learning."""
+        model = self._require_model()
         with model.lock:
             model.recover_transaction()
+            yield model
+
+    @contextmanager
+    def _locked_single_model(self) -> Iterator[OnlineModel]:
+        """Yield the model, locked against learning; UsageError if it is a fleet."""
+        model = self._require_single_model()
+        with self._locked_model():
             yield model
 
     @property
@@ -514,9 +474,9 @@ class Model:
         ...     kbnn.load(f"{folder}/model.npz").rows
         1
         """
-        with self._locked_model(alone=True) as model:
+        with self._locked_single_model() as model:
             state = to_state(model)
-        with Checkpoint(_check_path(path)) as checkpoint:
+        with Checkpoint(check_path(path)) as checkpoint:
             checkpoint.save_state(*state)
 
     def to_bytes(self) -> bytes:
@@ -535,7 +495,7 @@ class Model:
         >>> kbnn.Model.from_bytes(model.to_bytes()).rows
         1
         """
-        with self._locked_model(alone=True) as model:
+        with self._locked_single_model() as model:
             state = to_state(model)
         return modelfile.to_bytes(*state)
 
@@ -569,7 +529,7 @@ class Model:
         return cls._from_inner(modelfile.load_bytes(content))
 
     @classmethod
-    def _from_inner(cls, model: inner.OnlineModel) -> Self:
+    def _from_inner(cls, model: StreamModel) -> Self:
         made = cls(model.schema.targets)
         made._model = model
         return made
@@ -584,125 +544,19 @@ class Model:
             self._model = modelfile.load_bytes(state["learned"])
 
     def __repr__(self) -> str:
-        return self._format_with(format_model_text)
+        return self._format_with(_format_model_text)
 
     def _repr_html_(self) -> str:
-        return self._format_with(format_model_html)
+        return self._format_with(_format_model_html)
 
-    def _format_with(self, show: Callable[[inner.OnlineModel | None, Sequence[str]], str]) -> str:
+    def _format_with(self, show: Callable[[StreamModel | None, Sequence[str]], str]) -> str:
         if self._model is None:
             return show(None, self._target)
         with self._locked_model() as model:
             return show(model, self._target)
 
 
-class _LoggingListener(Listener):
-    """Logs the notices of a training run."""
-
-    def on_notice(self, text: str) -> None:
-        """Log a notice.
-
-        Parameters
-        ----------
-        text
-            The notice.
-        """
-        log_notice(text)
-
-
-def _run_training(training: Training) -> None:
-    """Train; a signal takes effect between two blocks of rows, so that no row is half learned."""
-    caught = None
-    with InterruptGuard() as interruption:
-        try:
-            training.run(interruption)
-        except Interrupted as interrupted:
-            caught = interrupted.number
-    if caught is not None:
-        signal.raise_signal(caught)
-
-
-def train(
-    data: Any,
-    target: ColumnNames | None = None,
-    *,
-    model: str | os.PathLike[str] | None = None,
-    **options: Unpack[TrainKeywords],
-) -> Model:
-    """Train a model, as `kbnn train` does, with its options by the same names.
-
-    Parameters
-    ----------
-    data
-        Rows with features and targets: a table, a dict of arrays, a numpy array (with
-        `columns`), a path, a glob, or an iterator or list of those.
-    target
-        Column or columns to predict; the last column by default.
-    model
-        File to create or continue, saved during training; with `key` a folder, which holds
-        one model per key. By default the model stays in memory.
-    **options
-        Options of `kbnn train`, such as `layers`, `epochs` or `test_split`.
-
-    Returns
-    -------
-    Model
-        The trained model.
-
-    Raises
-    ------
-    UsageError
-        If an option is unknown or has an invalid value.
-    DataError
-        If the data cannot be read.
-    ModelError
-        If the model file cannot be read or written.
-
-    Examples
-    --------
-    >>> import kbnn
-    >>> kbnn.train({"x": range(100), "y": range(100)}, "y", layers=5)
-    <kbnn.Model: regression of y from x, 100 rows learned>
-    """
-    path = None if model is None else _check_path(model)
-    training = Training(build_train_options(data, target, path, **options), _LoggingListener())
-    _run_training(training)
-    return (
-        load(path) if path is not None and training.model.key else Model._from_inner(training.model)
-    )
-
-
-def load(path: str | os.PathLike[str]) -> Model:
-    """Load the model of a file, or the fleet of a folder.
-
-    Parameters
-    ----------
-    path
-        Path that `Model.save`, `kbnn.train` or the command line wrote.
-
-    Returns
-    -------
-    Model
-        The model.
-
-    Raises
-    ------
-    ModelError
-        If the file does not exist, is damaged, or is of a newer format.
-
-    Examples
-    --------
-    >>> import kbnn, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = f"{folder}/model.npz"
-    ...     _ = kbnn.train({"x": range(100), "y": range(100)}, "y", model=path, layers=5)
-    ...     kbnn.load(path)
-    <kbnn.Model: regression of y from x, 100 rows learned>
-    """
-    return Model._from_inner(keyed.load(_check_path(path)))
-
-
-def _check_path(path: str | os.PathLike[str]) -> str:
+def check_path(path: str | os.PathLike[str]) -> str:
     """Return a path as text; refuse any other type."""
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"a path must be a str or a Path, not {path!r}")
@@ -716,27 +570,8 @@ def _format_names(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(map(clean_text, names)) or "nothing"
 
 
-def format_model_text(model: OnlineModel | None, target: Sequence[str]) -> str:
-    """Describe a model in one line, for the console.
-
-    Parameters
-    ----------
-    model
-        The inner model; None before the first row.
-    target
-        Names of the targets, used before the first row.
-
-    Returns
-    -------
-    str
-        A line such as `<kbnn.Model: regression of price from size, 100 rows learned>`.
-
-    Examples
-    --------
-    >>> from kbnn.api.online_model import format_model_text
-    >>> format_model_text(None, ["price"])
-    '<kbnn.Model of price: nothing learned yet>'
-    """
+def _format_model_text(model: StreamModel | None, target: Sequence[str]) -> str:
+    """Describe a model in one line, for the console; None before the first row."""
     if model is None:
         return f"<kbnn.Model of {_format_names(target) if target else 'y'}: nothing learned yet>"
     schema = model.schema
@@ -744,28 +579,9 @@ def format_model_text(model: OnlineModel | None, target: Sequence[str]) -> str:
     return f"<kbnn.Model: {what}, {format_rows(model.rows)} learned>"
 
 
-def format_model_html(model: OnlineModel | None, target: Sequence[str]) -> str:
-    """Describe a model with its prequential metrics, for a notebook.
-
-    Parameters
-    ----------
-    model
-        The inner model; None before the first row.
-    target
-        Names of the targets, used before the first row.
-
-    Returns
-    -------
-    str
-        HTML: a title, and a table of metrics if rows were scored.
-
-    Examples
-    --------
-    >>> from kbnn.api.online_model import format_model_html
-    >>> format_model_html(None, ["price"])
-    '<p><b>kbnn.Model of price: nothing learned yet</b></p>'
-    """
-    title = f"<p><b>{escape(format_model_text(model, target).strip('<>'))}</b></p>"
+def _format_model_html(model: StreamModel | None, target: Sequence[str]) -> str:
+    """Describe a model with its prequential metrics as HTML, for a notebook."""
+    title = f"<p><b>{escape(_format_model_text(model, target).strip('<>'))}</b></p>"
     if model is None or not any(score.rows for score in model.card.scores):
         return title
     body = ""
@@ -777,74 +593,3 @@ def format_model_html(model: OnlineModel | None, target: Sequence[str]) -> str:
             cells = (row.label, row.value, row.constant or "")
             body += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
     return f"{title}<p>Each row was predicted before it was learned:</p><table>{body}</table>"
-
-
-class StepKeywords(ModelKeywords, ReadKeywords, total=False):
-    """Options of `step`: those of a model, and how rows are read."""
-
-
-def step(
-    state: bytes | None,
-    rows: Any,
-    target: str | Sequence[str] | None = None,
-    **options: Unpack[StepKeywords],
-) -> tuple[bytes, Forecasts]:
-    """Learn rows: a state in, a new state and the forecasts made before learning out.
-
-    The function is pure: the same state and rows give the same bytes, and if it raises, the caller
-    still holds the old state.
-
-    Parameters
-    ----------
-    state
-        The state that the last step returned (the content of a model file); None for a new model.
-    rows
-        A table, a dict of arrays, or a list of dicts, one per row.
-    target
-        Column or columns to predict; needed only for a new model.
-    **options
-        Options of `kbnn.Model` for a new model, and how rows are read.
-
-    Returns
-    -------
-    tuple of bytes and Forecasts
-        The new state, and the forecast of each row before it was learned.
-
-    Raises
-    ------
-    UsageError
-        If an option is unknown or has an invalid value.
-    DataError
-        If a row cannot be read or learned.
-    ModelError
-        If the state is damaged or of a newer format.
-
-    Examples
-    --------
-    >>> import kbnn
-    >>> state, forecasts = kbnn.step(None, [{"x": 1.0, "y": 2.5}, {"x": 2.0, "y": 3.5}], "y")
-    >>> state, forecasts = kbnn.step(state, [{"x": 3.0, "y": 4.5}])
-    >>> len(forecasts), kbnn.Model.from_bytes(state).rows
-    (1, 3)
-    """
-    model = None if state is None else modelfile.load_bytes(state, "the state")
-    for word in options:
-        if word not in StepKeywords.__annotations__:
-            raise UsageError(f"a step has no option {word}")
-    chosen = build_train_options(rows, target, **options)
-    chosen.check()
-    with open_stream(
-        chosen.sources,
-        options=chosen.read,
-        schema=None if model is None else model.schema,
-        on_notice=log_notice,
-    ) as stream:
-        if model is None:
-            settings = chosen.choices.make_settings()
-            check_network_size(settings, stream.schema)
-            model = OnlineModel.create(settings, stream.schema.copy())
-        made = [make_empty_forecast(0, model.task.numbers)]
-        for block in stream:
-            number = model.met + 1 + np.arange(block.count)
-            made.append(model.learn(block._replace(number=number)))
-    return modelfile.to_bytes(*to_state(model)), Forecasts(model.task, join_forecasts(made))

@@ -21,7 +21,7 @@ import pyarrow.parquet
 from kbnn.data.chunk import Chunk, ReadHints, shorten
 from kbnn.data.csv_records import check_unique_names, check_width
 from kbnn.data.inputs import BatchReader
-from kbnn.data.sources import ByteReader
+from kbnn.data.sources import ByteReader, ReadOnlyFile
 from kbnn.data.values import cast_to_text
 from kbnn.errors import DataError
 
@@ -296,36 +296,21 @@ def open_table(reader: BatchReader, hints: ReadHints) -> ArrowReader:
     return ArrowReader(reader.source.name, "table's", hints, reader.schema, reader.batches)
 
 
-class _ExactReader:
+class _ExactReader(ReadOnlyFile):
     """File over a byte reader that returns exactly the requested bytes, fewer only at the end."""
 
-    closed = False
-
     def __init__(self, reader: ByteReader) -> None:
+        super().__init__()
         self._reader = reader
-        self._rest = b""
 
     def read(self, size: int) -> bytes:
-        parts = [self._rest]
-        have = len(self._rest)
+        parts = [self.data]
+        have = len(self.data)
         while have < size:
             more = self._reader.read()
             if not more:
                 break
             parts.append(more)
             have += len(more)
-        data = b"".join(parts)
-        self._rest = data[size:]
-        return data[:size]
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self._rest = b""
+        self.data = b"".join(parts)
+        return super().read(size)

@@ -12,11 +12,13 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from kbnn.array_types import BoolArray, FloatArray
+from kbnn.array_types import BoolArray
+
+OnError = Literal["stop", "skip", "keep"]
 
 
 class RowError(NamedTuple):
@@ -58,7 +60,7 @@ class Chunk:
     offset: int = 0  # position of the first row for `line_of`
     span: tuple[int, int] = (0, 0)  # bytes read before this chunk, and including it
     typed: Mapping[str, BoolArray] = field(default_factory=dict)  # texts that were numbers
-    table: FloatArray | None = None  # (columns, rows) where every value is a plain decimal
+    is_plain: bool = False  # every value is a number that needs no check
 
     @property
     def size(self) -> int:
@@ -82,7 +84,7 @@ class Chunk:
             self.offset + start,
             (begin + int(each * start), end if stop >= self.size else begin + int(each * stop)),
             {name: which[start:stop] for name, which in self.typed.items()},
-            None if self.table is None else self.table[:, start:stop],
+            self.is_plain,
         )
 
     def make_bad_row(self, position: int, row_error: RowError) -> BadRow:

@@ -28,11 +28,11 @@ from kbnn.data.number_format import (
     report_ambiguous_points,
 )
 from kbnn.data.schema import Column, ColumnKind
-from kbnn.data.timestamps import TIME_COLUMN_NAME, is_date_or_timestamp
-from kbnn.data.timestamps import format_timestamps as points
+from kbnn.data.timestamps import TIME_COLUMN_NAME, format_timestamps, is_date_or_timestamp
 from kbnn.data.values import (
     BOOLEAN_VALUES,
     MAX_LABEL_LENGTH,
+    MissingSpellings,
     is_temporal,
     is_text,
     is_usable,
@@ -60,7 +60,7 @@ class ColumnSample(NamedTuple):
         return [value for value in self.values if value is not None]
 
 
-def sample_column(arrays: Sequence[pa.Array], tokens: pa.Array) -> ColumnSample:
+def sample_column(arrays: Sequence[pa.Array], missing: MissingSpellings) -> ColumnSample:
     """Collect the first values of a column as text, from arrays of any type."""
     values: list[str | None] = []
     unusable = None
@@ -69,9 +69,8 @@ def sample_column(arrays: Sequence[pa.Array], tokens: pa.Array) -> ColumnSample:
             unusable = "timestamps"
         elif not is_usable(array.type):
             unusable = "nested values" if pa.types.is_nested(array.type) else "binary values"
-        values.extend(
-            points(array) if is_date_or_timestamp(array.type) else read_texts(array, tokens)
-        )
+        is_time = is_date_or_timestamp(array.type)
+        values.extend(format_timestamps(array) if is_time else read_texts(array, missing))
     return ColumnSample(values, unusable, not any(is_text(array.type) for array in arrays))
 
 

@@ -37,6 +37,7 @@ from kbnn.data.formats import (
     COMPRESSIONS,
     DELIMITERS,
     ContentType,
+    KeyedFormat,
     check_comment,
     check_text,
     detect_format,
@@ -90,7 +91,8 @@ class DecompressedText:
                 break
             head += piece
         self.content_type: ContentType = detect_format(head, name)
-        if self._is_compressed and self.content_type not in ("text", "json"):
+        is_text = self.content_type == "text" or isinstance(self.content_type, KeyedFormat)
+        if self._is_compressed and not is_text:
             inner = "compressed data" if self.content_type in COMPRESSIONS else "Parquet or Arrow"
             raise DataError(
                 f"{name}: holds {inner} inside {self._compression}: decompress it first"
@@ -238,7 +240,7 @@ class CsvReader:
         if table is not None:
             columns = [pa.array(column) for column in table]
             batch = pa.RecordBatch.from_arrays(columns, names=self.columns)
-            yield replace(self._make_chunk(data, batch, {}), table=table)
+            yield replace(self._make_chunk(data, batch, {}), is_plain=True)
             self._line += batch.num_rows  # a table of plain decimals has one row per line
             return
         if data.lstrip(b"\r\n"):

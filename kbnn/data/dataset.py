@@ -30,8 +30,8 @@ from kbnn.data.jsonl_format import JsonReader
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.reading import ChunkReader
 from kbnn.data.row_blocks import shuffle_batches
-from kbnn.data.schema import Column, Schema
-from kbnn.data.values import find_present_rows, missing_tokens
+from kbnn.data.schema import Schema
+from kbnn.data.values import MissingSpellings, find_present_rows
 from kbnn.errors import DataError
 from kbnn.sink import Closeable
 
@@ -58,7 +58,7 @@ def read_first_rows(
     reading: ChunkReader,
     targets: tuple[str, ...],
     features: tuple[str, ...],
-    tokens: pa.Array,
+    missing: MissingSpellings,
     stop: bool,
 ) -> FirstRows:
     """Read until column kinds can be inferred; with `stop`, a bad row among these is an error."""
@@ -79,7 +79,7 @@ def read_first_rows(
     seen = {name: [_get_column(part, name) for part in parts] for name in names}
     for target in targets or tuple(names[-1:]):
         if target in seen:
-            _find_first_value(target, seen[target], early, chunks, tokens, stop)
+            _find_first_value(target, seen[target], early, chunks, missing, stop)
     return FirstRows(early, names, seen)
 
 
@@ -130,11 +130,11 @@ def _find_first_value(
     seen: list[pa.Array],
     early: list[Chunk],
     chunks: Iterator[Chunk],
-    tokens: pa.Array,
+    missing: MissingSpellings,
     stop: bool,
 ) -> None:
     """Append the first value of a column to its sample, unless the sample has a value."""
-    if any(find_present_rows(array, tokens).any() for array in seen):
+    if any(find_present_rows(array, missing).any() for array in seen):
         return
     at = 0
     while True:
@@ -146,7 +146,7 @@ def _find_first_value(
                 return
             early.append(chunk)
         column = _get_column(early[at].batch, name)
-        held = find_present_rows(column, tokens)
+        held = find_present_rows(column, missing)
         held[list(early[at].row_errors)] = False
         row_errors = [row for row in early[at].row_errors if not held[:row].any()]
         if stop and row_errors:
@@ -218,12 +218,12 @@ class Stream(Closeable):
         self._chunks: Generator[Chunk] | None = None
         self._blocks: Generator[Rows] | None = None
         self._inputs: SourceList | None = None
-        self._hints = ReadHints(missing=missing_tokens(schema.missing if schema else options.na))
+        self._missing = MissingSpellings(schema.missing if schema else options.na)
+        self._hints = ReadHints(missing=self._missing.listed)
         if schema is None:
             self._hints.wanted, self._hints.named = options.only_columns, options.named_columns
         unused = [] if schema is None else schema.get_names("none")
         self._hints.ignored = frozenset((*options.ignore, *unused)).difference(options.key)
-        self._tokens = pa.array(self._hints.missing, pa.string())
         try:
             self._inputs = SourceList(
                 sources,
@@ -323,18 +323,16 @@ class Stream(Closeable):
             self._chunk_reader,
             options.target,
             options.features,
-            self._tokens,
+            self._missing,
             options.on_error == "stop",
         )
-        samples = [sample_column(seen[name], self._tokens) for name in names]
-        schema = infer_schema(names, samples, options.column_options, self._notices.append)
-        schema.missing = list(options.na)
-        return schema, early
+        samples = [sample_column(seen[name], self._missing) for name in names]
+        return infer_schema(names, samples, options, self._notices.append), early
 
     def _configure_readers(self) -> None:
         """Configure the readers by the schema."""
         schema, options = self.schema, self.options
-        used = self._used_columns()
+        used = schema.list_used(options.use_target)
         first = [column for column in schema.columns if not column.late]
         names = [column.name for column in first]
         bare = [c.name for c in first if c.role not in ("target", "weight")]
@@ -366,11 +364,6 @@ class Stream(Closeable):
         chosen = bool(self.options.features) if schema is None else schema.chosen
         return self.options.admit and self.options.use_target and not chosen
 
-    def _used_columns(self) -> list[Column]:
-        """The columns that are read at all."""
-        unused = ("none",) if self.options.use_target else ("none", "target", "weight")
-        return [column for column in self.schema.columns if column.role not in unused]
-
     def _hint_kinds(self) -> None:
         if not self.options.original:
             columns = self.schema.columns
@@ -380,9 +373,8 @@ class Stream(Closeable):
 
     def _find_misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
         """Return why cells are not data: the first numeric column whose cell is not a number."""
-        forms = {
-            column.name: column.form for column in self._used_columns() if column.kind == "number"
-        }
+        used = self.schema.list_used(self.options.use_target)
+        forms = {column.name: column.form for column in used if column.kind == "number"}
         for name, cell in zip(names, cells, strict=True):
             if name not in forms or cell in (*self._hints.missing, forms[name].gap):
                 continue

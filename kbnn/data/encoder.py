@@ -22,12 +22,12 @@ import pyarrow as pa
 from kbnn.array_types import BoolArray, FloatArray, IntArray
 from kbnn.core.kernel import stack_columns
 from kbnn.data.batch import GAP_ROWS, MIN_ABS_VALUE, Rows, longest_usual_gap
-from kbnn.data.chunk import Chunk, RowError, shorten
+from kbnn.data.chunk import Chunk, OnError, RowError, shorten
 from kbnn.data.column_types import Notice, SentinelDetector
-from kbnn.data.decoder import ColumnDecoder, OnError
+from kbnn.data.decoder import ChunkDecoder
 from kbnn.data.row_blocks import take_rows
 from kbnn.data.schema import Schema
-from kbnn.data.values import missing_tokens
+from kbnn.data.values import MissingSpellings
 
 
 class ClockMonitor:
@@ -315,14 +315,14 @@ class ChunkEncoder:
         self._watch = ClockMonitor(schema, notice, keyed=keyed)
         self._sentinels = SentinelDetector(notice)
         self._dead_columns = DeadColumns(notice)
-        self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
+        self._missing = MissingSpellings(schema.missing)
 
     def encode(self, chunk: Chunk) -> EncodedChunk:
         """Encode all rows of a chunk, in order."""
-        found = ColumnDecoder(
+        found = ChunkDecoder(
             self.schema,
             chunk,
-            self._tokens,
+            self._missing,
             stop=self._on_error == "stop",
             admit=self._admit,
             use_target=self._use_target,
@@ -337,11 +337,8 @@ class ChunkEncoder:
         found.read_categories()
         if self._admit:
             self._sentinels.check_chunk(found.values, found.good, chunk)
-        row_errors = {at: row_error for at, (_, row_error) in sorted(found.row_errors.items())}
+        row_errors = found.row_errors
         stopped = found.stop and bool(row_errors)
-        if stopped:
-            first = min(row_errors)
-            row_errors = {first: row_errors[first]}
         size = measure_schema(self.schema)
         if size != self._size:
             self._sent_schema, self._size = self.schema.copy(), size
@@ -364,7 +361,7 @@ class ChunkEncoder:
         self._tiny |= names
 
     def _make_rows(
-        self, found: ColumnDecoder, chosen: IntArray | None, unreadable: BoolArray | None
+        self, found: ChunkDecoder, chosen: IntArray | None, unreadable: BoolArray | None
     ) -> Rows:
         rows = _assemble_rows(found, unreadable, found.chunk.batch if self._original else None)
         rows = rows._replace(schema=self._sent_schema)
@@ -380,7 +377,7 @@ def measure_schema(schema: Schema) -> tuple[int, ...]:
 
 
 def _assemble_rows(
-    found: ColumnDecoder, unreadable: BoolArray | None, original: pa.RecordBatch | None
+    found: ChunkDecoder, unreadable: BoolArray | None, original: pa.RecordBatch | None
 ) -> Rows:
     """Assemble the arrays of a batch; all values of unreadable rows are missing."""
     schema, size = found.schema, found.size
@@ -422,7 +419,7 @@ def _assemble_rows(
     )
 
 
-def _fill_indicators(found: ColumnDecoder, x: FloatArray, own: list[int], name: str) -> None:
+def _fill_indicators(found: ChunkDecoder, x: FloatArray, own: list[int], name: str) -> None:
     """Set the indicator columns of one feature: 1 for its label, NaN if it is missing."""
     names, codes = found.labels[name]
     at = {found.schema.layout[place].category: place for place in own}
@@ -435,7 +432,7 @@ def _fill_indicators(found: ColumnDecoder, x: FloatArray, own: list[int], name: 
         x[missing[missing >= found.admitted.get(place, 0)], place] = np.nan
 
 
-def _assemble_input_sd(found: ColumnDecoder, places: dict[str, list[int]]) -> FloatArray | None:
+def _assemble_input_sd(found: ChunkDecoder, places: dict[str, list[int]]) -> FloatArray | None:
     """Assemble the standard deviations of the inputs, 0 for inputs without one."""
     pairs = [column for column in found.schema.columns if column.role == "input_sd"]
     if not pairs:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple
+from importlib import import_module
+from typing import Any, Final, Literal, NamedTuple
 
 from kbnn.errors import DataError
 
@@ -24,9 +25,21 @@ BINARIES: Final = (
 )
 """The supported binary formats."""
 
+
+class KeyedFormat(NamedTuple):
+    """A text format whose lines name their columns: `--format`, first byte, and the reader."""
+
+    format: str
+    first: bytes
+    reader: str  # module:class, called like kbnn.data.jsonl_format.JsonReader
+
+
+KEYED_FORMATS: Final = (KeyedFormat("json", b"{", "kbnn.data.jsonl_format:JsonReader"),)
+"""The supported text formats besides delimited text, in which columns have a fixed order."""
+
 FORMAT_NOUNS: Final = {binary.format: binary.noun for binary in BINARIES}
-FORMATS: Final = ("auto", "csv", "tsv", "json", *FORMAT_NOUNS)
-ContentType = Literal["text", "json", "gzip", "zstd", "bzip2"] | BinaryFormat
+FORMATS: Final = ("auto", "csv", "tsv", *(keyed.format for keyed in KEYED_FORMATS), *FORMAT_NOUNS)
+ContentType = Literal["text", "gzip", "zstd", "bzip2"] | BinaryFormat | KeyedFormat
 DELIMITERS: Final = (",", ";", "\t", "|")
 COMPRESSIONS: Final = frozenset({"gzip", "zstd", "bzip2"})
 MAX_MAGIC_BYTES: Final = 8  # no magic number below is longer
@@ -79,7 +92,13 @@ def detect_format(head: bytes, name: str) -> ContentType:
         if head.startswith(magic):
             raise DataError(f"{name}: is {what}")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return "json" if text.startswith(b"{") else "text"
+    return next((kind for kind in KEYED_FORMATS if text.startswith(kind.first)), "text")
+
+
+def load_reader(kind: BinaryFormat | KeyedFormat) -> Any:
+    """Import the reader of a format."""
+    module, name = kind.reader.split(":")
+    return getattr(import_module(module), name)
 
 
 def check_text(line: bytes, name: str) -> None:

@@ -25,7 +25,7 @@ from kbnn.data.column_types import (
 )
 from kbnn.data.csv_records import format_plural, missing_column_error
 from kbnn.data.number_format import PLAIN_FORM, Form, detect_decimal_mark, report_number_formats
-from kbnn.data.read_options import ColumnOptions, check_stated_kinds, stated_kind
+from kbnn.data.read_options import ReadOptions, check_stated_kinds, stated_kind
 from kbnn.data.schema import Column, ColumnKind, ColumnRole, Place, Schema
 from kbnn.data.time_series import (
     LAGS_OFF,
@@ -41,9 +41,18 @@ INFERENCE_ROWS: Final = 32
 
 
 def infer_schema(
-    names: list[str], samples: list[ColumnSample], options: ColumnOptions, notice: Notice
+    names: list[str],
+    samples: list[ColumnSample],
+    options: ReadOptions,
+    notice: Notice,
+    *,
+    first_row: bool = False,
 ) -> Schema:
-    """Build the schema from the samples of all columns and report what was decided."""
+    """Build the schema from the samples of all columns and report what was decided.
+
+    `first_row`: rows come one by one, so that a target without a value is a number so far, any text
+    may be a class, and features may still appear.
+    """
     found = dict(zip(names, samples, strict=True))
     targets = _choose_targets(names, found, options, notice)
     sd_of = _match_input_sd(names, targets, options)
@@ -71,18 +80,18 @@ def infer_schema(
         elif role in ("weight", "input_sd"):
             kind = "number"
         elif role == "target":
-            kind = _check_target_kind(name, kind, what, found[name], options)
+            kind = _check_target_kind(name, kind, what, found[name], options, first_row)
         elif kind == "ignored":
             kind, role = _handle_unusable_feature(name, what, found[name], options, notice)
             unusable.append(f"'{shorten(name)}' holds {what}")
         column = Column(name, kind, role, sd_of.get(name))
         column.form = form if kind == "number" else PLAIN_FORM
-        column.buckets = options.hashed.get(name, 0) if role == "feature" else 0
+        column.buckets = options.buckets.get(name, 0) if role == "feature" else 0
         columns.append(column)
         report_column(column, found[name], notice)
     _report_column_formats(columns, found, options, notice)
     has_lags = options.time_options.lags not in (None, LAGS_OFF)
-    if not has_lags and not any(column.role == "feature" for column in columns):
+    if not (has_lags or first_row or any(column.role == "feature" for column in columns)):
         why = ", ".join(unusable[:3]) or "every column is the target or ignored"
         raise DataError(
             f"no column is left to learn from: {why}. To forecast a series from its own past, "
@@ -104,7 +113,8 @@ def infer_schema(
         chosen=bool(options.features),
         decimal=options.marks.decimal or (mark if mark == "," else ""),
         thousands=options.marks.thousands,
-        wait=options.wait if options.id is not None else 0,
+        missing=list(options.na),
+        wait=options.max_pending,
     )
     schema.layout = [
         Place(column.name, None)
@@ -120,7 +130,7 @@ def _detect_time_column(
     targets: list[str],
     features: frozenset[str],
     sd_of: dict[str, str],
-    options: ColumnOptions,
+    options: ReadOptions,
 ) -> TimeColumn | None:
     """Find the time column, if there is one."""
     named = options.time_options.time
@@ -151,7 +161,7 @@ def _select_one_series(found: dict[str, ColumnSample], key: tuple[str, ...]) -> 
 
 
 def _choose_targets(
-    names: list[str], found: dict[str, ColumnSample], options: ColumnOptions, notice: Notice
+    names: list[str], found: dict[str, ColumnSample], options: ReadOptions, notice: Notice
 ) -> list[str]:
     there = frozenset(names)
     for name in (*options.target, *options.features, *options.ignore):
@@ -186,7 +196,7 @@ def _drop_empty_columns(names: list[str], found: dict[str, ColumnSample]) -> lis
 
 
 def _choose_last_column(
-    names: list[str], found: dict[str, ColumnSample], options: ColumnOptions
+    names: list[str], found: dict[str, ColumnSample], options: ReadOptions
 ) -> str:
     """Return the last column, or the one before it if the last is the clock."""
     last = names[-1]
@@ -194,7 +204,7 @@ def _choose_last_column(
     return names[-2] if clock and len(names) > 1 and names[-2] not in options.ignore else last
 
 
-def _match_input_sd(names: list[str], targets: list[str], options: ColumnOptions) -> dict[str, str]:
+def _match_input_sd(names: list[str], targets: list[str], options: ReadOptions) -> dict[str, str]:
     """Match columns of standard deviations (NAME_sd) to the columns they describe."""
     if not options.input_sd:
         return {}
@@ -210,7 +220,7 @@ def _assign_role(
     targets: list[str],
     sd_of: dict[str, str],
     features: frozenset[str],
-    options: ColumnOptions,
+    options: ReadOptions,
 ) -> ColumnRole:
     if name in targets:
         return "target"
@@ -226,7 +236,7 @@ def _assign_role(
 
 
 def _handle_unusable_feature(
-    name: str, what: str, seen: ColumnSample, options: ColumnOptions, notice: Notice
+    name: str, what: str, seen: ColumnSample, options: ReadOptions, notice: Notice
 ) -> tuple[ColumnKind, ColumnRole]:
     first = next((value for value in seen.values if value is not None), "")
     if name in options.features:
@@ -248,8 +258,15 @@ def _handle_unusable_feature(
 
 
 def _check_target_kind(
-    name: str, kind: ColumnKind, what: str, seen: ColumnSample, options: ColumnOptions
+    name: str,
+    kind: ColumnKind,
+    what: str,
+    seen: ColumnSample,
+    options: ReadOptions,
+    first_row: bool,
 ) -> ColumnKind:
+    if first_row and kind in ("ignored", "undecided") and not seen.unusable:
+        return "category" if seen.present_values else "number"
     if kind == "ignored" and not (what in (FREE_TEXT, MOSTLY_UNIQUE) and options.has_label_target):
         if what == "timestamps":
             first = f" such as '{shorten(seen.present_values[0])}'" if seen.present_values else ""
@@ -299,7 +316,7 @@ def _detect_table_mark(used: Mapping[str, ColumnSample]) -> str:
 
 
 def _detect_used_format(
-    name: str, used: Mapping[str, ColumnSample], options: ColumnOptions, mark: str
+    name: str, used: Mapping[str, ColumnSample], options: ReadOptions, mark: str
 ) -> Form:
     if name not in used:
         return PLAIN_FORM
@@ -307,7 +324,7 @@ def _detect_used_format(
 
 
 def _report_column_formats(
-    columns: list[Column], found: dict[str, ColumnSample], options: ColumnOptions, notice: Notice
+    columns: list[Column], found: dict[str, ColumnSample], options: ReadOptions, notice: Notice
 ) -> None:
     forms = {c.name: c.form for c in columns if c.kind == "number" and not found[c.name].typed}
     report_number_formats(

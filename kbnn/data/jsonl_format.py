@@ -159,6 +159,10 @@ class JsonReader:
         batches = table.select(names).combine_chunks().to_batches()
         return batches[0] if batches and batches[0].num_rows == rows else None
 
+    def parse_line(self, line: bytes) -> dict[str, Any] | RowError:
+        """Parse one line to the values of its keys, or return its error."""
+        return _parse_line(line, any_width=self._hints.wanted is not None)
+
     def _read_lines(
         self, data: bytes
     ) -> tuple[pa.RecordBatch, dict[int, RowError], dict[str, BoolArray]]:
@@ -170,7 +174,7 @@ class JsonReader:
         row_errors: dict[int, RowError] = {}
         rows: list[dict[str, Any]] = []
         for at, (start, end) in enumerate(pairwise(starts)):
-            found = _parse_line(data[start:end], any_width=self._hints.wanted is not None)
+            found = self.parse_line(data[start:end])
             if isinstance(found, RowError):
                 row_errors[at] = found
                 found = {}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 
+from kbnn.data.chunk import OnError
 from kbnn.data.column_types import ColumnSample
 from kbnn.data.csv_records import missing_column_error
-from kbnn.data.decoder import OnError, check_conflicting_kinds
 from kbnn.data.formats import FORMATS
 from kbnn.data.number_format import NumberMarks
 from kbnn.data.row_blocks import SHUFFLE_ROWS
 from kbnn.data.schema import (
     DEFAULT_MAX_PENDING,
+    MAX_BUCKETS,
     MAX_CATEGORIES,
     MAX_PENDING_LIMIT,
     ColumnKind,
@@ -26,51 +27,14 @@ from kbnn.errors import DataError, UsageError
 from kbnn.targets.registry import TARGET_TYPES
 
 
-@dataclass(frozen=True)
-class ColumnRoles:
-    """The columns that the user named, by role and kind."""
-
-    target: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    weight: str | None = None
-    input_sd: bool = False
-    task: str = "auto"
-    max_categories: int = MAX_CATEGORIES
-    categorical: tuple[str, ...] = ()
-    numeric: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class ColumnOptions(ColumnRoles):
-    """The options about columns that schema inference needs."""
-
-    hashed: Mapping[str, int] = field(default_factory=dict)  # buckets by column
-    marks: NumberMarks = field(default_factory=NumberMarks)
-    time_options: TimeOptions = field(default_factory=TimeOptions)
-    id: str | None = None
-    wait: int = 0  # maximum number of pending rows, with an id
-    key: tuple[str, ...] = ()  # columns that identify the series of a row
-
-    @property
-    def has_label_target(self) -> bool:
-        """Whether the stated target type has labels as targets."""
-        return self.task in TARGET_TYPES and TARGET_TYPES[self.task].labels
-
-    @property
-    def columns_with_kind(self) -> frozenset[str]:
-        """The columns whose kind the user stated."""
-        return frozenset((*self.categorical, *self.numeric, *self.hashed))
-
-
 def check_stated_kinds(
-    role_of: Mapping[str, ColumnRole], options: ColumnOptions, names: list[str]
+    role_of: Mapping[str, ColumnRole], options: ReadOptions, names: list[str]
 ) -> None:
     """Raise an error if a kind is stated for a column that is missing or not a feature."""
     for option, stated in (
         ("--categorical", options.categorical),
         ("--numeric", options.numeric),
-        ("--hash", tuple(options.hashed)),
+        ("--hash", tuple(options.buckets)),
     ):
         for name in stated:
             if name not in role_of:
@@ -85,7 +49,7 @@ def check_stated_kinds(
             raise UsageError(f"{option} {name}: that column {why}")
 
 
-def stated_kind(name: str, seen: ColumnSample, options: ColumnOptions) -> ColumnKind:
+def stated_kind(name: str, seen: ColumnSample, options: ReadOptions) -> ColumnKind:
     """Return the kind that the user stated; raise DataError if the values cannot have it."""
     if seen.unusable:
         what = "a number" if name in options.numeric else "a category"
@@ -94,9 +58,18 @@ def stated_kind(name: str, seen: ColumnSample, options: ColumnOptions) -> Column
 
 
 @dataclass(frozen=True)
-class ReadOptions(ColumnRoles):
+class ReadOptions:
     """All options for reading a stream."""
 
+    target: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    weight: str | None = None
+    input_sd: bool = False
+    task: str = "auto"
+    max_categories: int = MAX_CATEGORIES
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
     format: str = "auto"
     delimiter: str | None = None
     header: bool | None = None
@@ -108,7 +81,7 @@ class ReadOptions(ColumnRoles):
     time: str | None = None  # the time column
     time_unit: str = "auto"
     lags: str | None = None  # None: default lags if there is a regular clock
-    known_ahead: tuple[str, ...] | None = None  # None: other inputs are used, but not known ahead
+    known_ahead: tuple[str, ...] = ()  # (): other inputs are used, but not known ahead
     key: tuple[str, ...] = ()  # columns that identify the series of a row
     id: str | None = None  # the column that matches late targets to their rows
     wait: int | None = None  # maximum number of pending rows
@@ -130,25 +103,39 @@ class ReadOptions(ColumnRoles):
     block_rows: int = 16_384
 
     @property
-    def column_options(self) -> ColumnOptions:
-        """The options about columns."""
+    def buckets(self) -> dict[str, int]:
+        """The hashed columns and their numbers of buckets."""
+        return dict(self.hashed)
+
+    @property
+    def columns_with_kind(self) -> frozenset[str]:
+        """The columns whose kind the user stated."""
+        return frozenset((*self.categorical, *self.numeric, *self.buckets))
+
+    @property
+    def has_label_target(self) -> bool:
+        """Whether the stated target type has labels as targets."""
+        return self.task in TARGET_TYPES and TARGET_TYPES[self.task].labels
+
+    @property
+    def marks(self) -> NumberMarks:
+        """The decimal and thousands marks; raise UsageError if they are invalid."""
+        return NumberMarks(self.decimal, self.thousands)
+
+    @property
+    def time_options(self) -> TimeOptions:
+        """The options about time."""
         late = self.id is not None
-        return ColumnOptions(
-            **{field.name: getattr(self, field.name) for field in fields(ColumnRoles)},
-            hashed=dict(self.hashed),
-            marks=NumberMarks(self.decimal, self.thousands),
-            time_options=TimeOptions(
-                self.time,
-                self.time_unit,
-                self.lags,
-                self.reordering_option,
-                late,
-                self.known_ahead,
-            ),
-            id=self.id,
-            wait=DEFAULT_MAX_PENDING if self.wait is None else self.wait,
-            key=self.key,
+        return TimeOptions(
+            self.time, self.time_unit, self.lags, self.reordering_option, late, self.known_ahead
         )
+
+    @property
+    def max_pending(self) -> int:
+        """The maximum number of pending rows, 0 without an id."""
+        if self.id is None:
+            return 0
+        return DEFAULT_MAX_PENDING if self.wait is None else self.wait
 
     @property
     def reordering_option(self) -> str:
@@ -170,18 +157,15 @@ class ReadOptions(ColumnRoles):
 
     def check(self) -> None:
         """Raise UsageError if an option is invalid."""
-        NumberMarks(self.decimal, self.thousands)
-        check_conflicting_kinds(self.categorical, self.numeric, self.hashed)
+        _ = self.marks
+        _check_conflicting_kinds(self.categorical, self.numeric, self.hashed)
         if self.format not in FORMATS:
             known = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
             raise UsageError(f"--format is {known}, not '{self.format}'")
-        if self.task != "auto" and self.task not in TARGET_TYPES:
-            known = ", ".join(TARGET_TYPES)
-            raise UsageError(f"--task is auto, {known}, not '{self.task}'")
         if self.time_unit not in TIME_UNITS:
             known = f"{', '.join(TIME_UNITS[:-1])} or {TIME_UNITS[-1]}"
             raise UsageError(f"--time-unit is {known}, not '{self.time_unit}'")
-        self.column_options.time_options.check()
+        self.time_options.check()
         self._check_late_labels()
         if self.delimiter is not None and (
             len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n'
@@ -235,3 +219,33 @@ class ReadOptions(ColumnRoles):
 
 def _quote_names(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
+
+
+def parse_hash_options(texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Parse texts such as `device:32` to pairs of a column and its number of buckets."""
+    pairs = []
+    for text in texts:
+        name, _, number = text.rpartition(":")
+        if not name or not number.isdecimal() or not 2 <= int(number) <= MAX_BUCKETS:
+            raise UsageError(
+                "--hash takes COLUMN:BUCKETS such as device:32, with 2 to "
+                f"{MAX_BUCKETS:,} buckets, not '{text}'"
+            )
+        pairs.append((name, int(number)))
+    return tuple(pairs)
+
+
+def _check_conflicting_kinds(
+    categorical: Sequence[str], numeric: Sequence[str], hashed: Sequence[tuple[str, int]]
+) -> None:
+    """Raise UsageError if two options state the kind of one column."""
+    stated: dict[str, str] = {}
+    for option, names in (
+        ("--categorical", categorical),
+        ("--numeric", numeric),
+        ("--hash", [name for name, _ in hashed]),
+    ):
+        for name in dict.fromkeys(names):
+            if name in stated:
+                raise UsageError(f"column '{name}' cannot be both {stated[name]} and {option}")
+            stated[name] = option

@@ -9,13 +9,19 @@ import csv
 import io
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from importlib import import_module
 from typing import Final, Protocol
 
 from kbnn.data.chunk import BadRow, Chunk, ReadHints, shorten
 from kbnn.data.csv_format import CsvReader, DecompressedText
 from kbnn.data.csv_records import ExpectedColumns, has_close_match, is_number, missing_column_error
-from kbnn.data.formats import FORMAT_NOUNS, BinaryFormat, detect_format
+from kbnn.data.formats import (
+    FORMAT_NOUNS,
+    KEYED_FORMATS,
+    BinaryFormat,
+    KeyedFormat,
+    detect_format,
+    load_reader,
+)
 from kbnn.data.inputs import BatchReader, SourceList
 from kbnn.data.jsonl_format import JsonReader
 from kbnn.data.sources import ByteReader
@@ -24,7 +30,6 @@ from kbnn.sink import Closeable, open_sink
 
 MAX_SHOWN_COLUMNS: Final = 5
 """Largest number of columns named in a message."""
-_ARROW_MODULE: Final = "kbnn.data.arrow_format"  # imported when needed, like other binary formats
 
 
 class FormatReader(Protocol):
@@ -120,14 +125,14 @@ class ChunkReader:
 
     def _open_format(self, reader: ByteReader | BatchReader, name: str) -> FormatReader:
         if isinstance(reader, BatchReader):
-            table: FormatReader = import_module(_ARROW_MODULE).open_table(reader, self.hints)
-            return table
+            from kbnn.data.arrow_format import open_table  # only when needed
+
+            return open_table(reader, self.hints)
         kind = detect_format(reader.peek_head(), name)
         stated = self._format
         expected = self._get_expected()
         if isinstance(kind, BinaryFormat) and stated in ("auto", kind.format):
-            module, function = kind.reader.split(":")
-            binary: FormatReader = getattr(import_module(module), function)(reader, self.hints)
+            binary: FormatReader = load_reader(kind)(reader, self.hints)
             return binary
         if stated in FORMAT_NOUNS:
             raise DataError(
@@ -136,9 +141,12 @@ class ChunkReader:
         if isinstance(kind, BinaryFormat):
             raise DataError(f"{name}: is {kind.format.title()}, not {stated.upper()}")
         text = DecompressedText(reader)
-        if stated == "json" or (stated == "auto" and text.content_type == "json"):
+        keyed = next((each for each in KEYED_FORMATS if each.format == stated), None)
+        if stated == "auto" and isinstance(text.content_type, KeyedFormat):
+            keyed = text.content_type
+        if keyed is not None:
             known = None if expected is None else expected.without_target or expected.names
-            return JsonReader(
+            lines: FormatReader = load_reader(keyed)(
                 name,
                 iter(text),
                 self.hints,
@@ -147,6 +155,7 @@ class ChunkReader:
                 self.notice,
                 self.admit,
             )
+            return lines
         return CsvReader(
             name,
             iter(text),

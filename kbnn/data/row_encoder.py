@@ -1,6 +1,6 @@
 """Encode rows given one at a time as dicts, and infer a schema from the first row.
 
-Values are read as in a table (kbnn.data.values). An absent key is a missing value, the order of
+Values are decoded as in a table (kbnn.data.cells). An absent key is a missing value, the order of
 keys does not matter, and a key that first appears later becomes a column and is reported once.
 """
 
@@ -8,33 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows
+from kbnn.data.cells import CellDecoder, check_label, check_new_class
 from kbnn.data.chunk import shorten
-from kbnn.data.column_types import ColumnSample, Notice, detect_column_format, infer_kind
+from kbnn.data.column_types import ColumnSample, Notice
 from kbnn.data.csv_format import read_plain_row
-from kbnn.data.decoder import hash_label
-from kbnn.data.number_format import NumberMarks, report_number_formats
-from kbnn.data.read_options import ColumnOptions
-from kbnn.data.schema import MAX_CLASSES, MAX_LATE_COLUMNS, Column, ColumnRole, Place, Schema
-from kbnn.data.time_series import add_clock_and_lags, find_time_column
-from kbnn.data.timestamps import parse_time_value
-from kbnn.data.values import (
-    BOOLEAN_VALUES,
-    MAX_LABEL_LENGTH,
-    is_encodable,
-    missing_labels,
-    missing_numbers,
-    missing_tokens,
-    normalize_cell,
-    number_to_text,
-)
+from kbnn.data.decoder import decide_column
+from kbnn.data.infer import infer_schema
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Schema
+from kbnn.data.values import MissingSpellings, is_encodable, value_to_text
 from kbnn.errors import ArgumentError, DataError, UsageError
-from kbnn.targets.registry import TARGET_TYPES, TargetSample, choose_target_type
+from kbnn.targets.registry import TARGET_TYPES
 
 _NAN: Final = math.nan
 
@@ -46,17 +37,17 @@ class RowEncoder:
         self.schema = schema
         self.plain_columns: list[str] | None = None
         """The names of the columns of x in order, if all are numbers; otherwise None."""
+        self._missing = MissingSpellings(schema.missing)
         self._notice = notice
         self._index_schema()
 
     def _index_schema(self) -> None:
         """Build the lookup tables that every row needs."""
         schema = self.schema
-        tokens = missing_tokens(schema.missing)
-        self._missing = frozenset(tokens)
-        self._no_label = frozenset(missing_labels(tokens))
-        self._gaps = frozenset(missing_numbers(tokens).tolist())
-        self._columns = {column.name: column for column in schema.columns}
+        self._cells = {
+            column.name: CellDecoder(column, self._missing, schema.clock)
+            for column in schema.columns
+        }
         self._features = [
             column
             for column in schema.columns
@@ -66,11 +57,24 @@ class RowEncoder:
         self._at: dict[str, dict[str | None, int]] = {}
         for at, place in enumerate(schema.layout):
             self._at.setdefault(place.column, {})[place.category] = at
+        self._decoders = [
+            (
+                column.name,
+                self._at[column.name],
+                self._cells[column.name].decode_label if column.kind == "category" else None,
+                # undecided and ignored columns count as missing
+                self._cells[column.name].decode_number
+                if column.kind in ("number", "boolean")
+                else lambda value: _NAN,
+            )
+            for column in self._features
+        ]
         numbers = [c.name for c in self._features if c.kind == "number"]
-        plain = len(numbers) == len(schema.layout) == len(self._features) and not self._gaps
+        plain = len(numbers) == len(schema.layout) == len(self._features)
+        plain = plain and not self._missing.numbers
         self.plain_columns = [place.column for place in schema.layout] if plain else None
         self._sd = [c for c in schema.columns if c.role == "input_sd"]
-        self._known = frozenset(self._columns)
+        self._known = frozenset(self._cells)
         self._targets = schema.targets
         self._derived = schema.derived_columns
         self._read = TARGET_TYPES[schema.task].is_classification(
@@ -91,7 +95,7 @@ class RowEncoder:
             for name in self.plain_columns:
                 value = get(name)
                 if type(value) is not float or not MIN_ABS_VALUE < abs(value) < MAX_ABS_VALUE:
-                    value = self._parse_number(name, value)
+                    value = self._cells[name].decode_number(value)
                 values.append(value)
             return np.array([values])
         return self._encode_mixed(x, admit)
@@ -106,19 +110,15 @@ class RowEncoder:
         if time is not None and self.schema.clock is not None:
             clock = self.schema.clock
             row[:, [self._at[name][None] for name in clock.names]] = clock.encode_times(time)
-        for column in self._features:
-            places, value = self._at[column.name], x.get(column.name)
-            if column.kind == "category":
-                label = self._parse_label(column, value)
-                if label is None:
-                    row[0, list(places.values())] = _NAN
-                elif label in places:
-                    row[0, places[label]] = 1.0
-            elif column.kind == "number":
-                row[0, places[None]] = self._parse_number(column.name, value)
-            else:  # undecided and ignored columns count as missing
-                truth = column.kind == "boolean"
-                row[0, places[None]] = self._parse_boolean(column.name, value) if truth else _NAN
+        for name, places, decode_label, decode_number in self._decoders:
+            if decode_label is None:
+                row[0, places[None]] = decode_number(x.get(name))
+                continue
+            label = decode_label(x.get(name))
+            if label is None:
+                row[0, list(places.values())] = _NAN
+            elif label in places:
+                row[0, places[label]] = 1.0
         return row
 
     def encode_time(self, x: Mapping[str, Any]) -> FloatArray | None:
@@ -126,89 +126,26 @@ class RowEncoder:
         clock = self.schema.clock
         if clock is None:
             return None
-        value = x.get(clock.column)
-        if self._clean_text(value) is None:
-            return np.full((1, 2), _NAN)
-        made = parse_time_value(value, clock.unit, clock.day_first)
-        if made is None:
-            raise self._value_error(clock.column, value, "a timestamp")
-        return np.array([made])
+        return np.array([self._cells[clock.column].decode_time(x.get(clock.column))])
 
-    def _clean_text(self, value: Any) -> str | None:
-        """Convert a value to text, None if it is missing."""
+    def _has_value(self, value: Any) -> bool:
         text = value_to_text(value)
-        return None if text is None or text in self._missing else text
-
-    def _clean_label(self, value: Any) -> str | None:
-        """Convert a label to text, None if it is missing."""
-        text = value_to_text(value)
-        return None if text is None or text in self._no_label else text
-
-    def _parse_number(self, name: str, value: Any) -> float:
-        if value is None:
-            return _NAN
-        if isinstance(value, str):
-            text, form = self._clean_text(value), self._columns[name].form
-            if text is None or text == form.gap:
-                return _NAN
-            value = form.parse_number(text)
-            if value is None:
-                raise self._value_error(name, text, "a number")
-        elif type(value) is not float:
-            value = normalize_cell(value)
-            try:
-                value = _NAN if value is None else float(value)
-            except (TypeError, ValueError, OverflowError):
-                raise self._value_error(name, value, "a number") from None
-        if value in self._gaps:
-            return _NAN
-        if math.isinf(value):
-            raise DataError(f"column '{name}': {value} is not a finite number")
-        if abs(value) > MAX_ABS_VALUE:
-            raise DataError(f"column '{name}': {value:g} is too large (limit {MAX_ABS_VALUE:g})")
-        return 0.0 if abs(value) < MIN_ABS_VALUE else float(value)
-
-    def _parse_boolean(self, name: str, value: Any) -> float:
-        text = self._clean_text(value)
-        if text is None:
-            return _NAN
-        if text.lower() not in BOOLEAN_VALUES:
-            raise self._value_error(name, value, "true or false")
-        return BOOLEAN_VALUES[text.lower()]
-
-    def _value_error(self, name: str, value: Any, what: str) -> DataError:
-        return DataError(f"column '{name}': cannot read '{shorten(str(value))}' as {what}")
-
-    def _parse_label(self, column: Column, value: Any) -> str | None:
-        text = self._clean_label(value)
-        if text is not None and column.buckets:
-            return hash_label(text, column.buckets)
-        return None if text is None or len(text) > MAX_LABEL_LENGTH else text
-
-    def _infer_feature(self, name: str, value: Any) -> tuple[Column, str]:
-        """Infer a feature from its first value; also return what it holds if it is ignored."""
-        marks = NumberMarks(self.schema.decimal, self.schema.thousands)
-        return infer_column(name, value, "feature", ColumnOptions(marks=marks), self._notice)
+        return text is not None and text not in self._missing.texts
 
     def _admit_columns(self, x: Mapping[str, Any]) -> None:
         """Add new keys that have a value as columns."""
         new = [
-            (name, x[name])
+            name
             for name in sorted(x, key=str)  # the order of keys must not matter
-            if name not in self._known and self._clean_text(x[name]) is not None
+            if name not in self._known and self._has_value(x[name])
         ]
         if not new:
             return
         schema = self.schema.copy()
-        for name, value in new:
+        for name in new:
             check_column_name(name)
-            new_column, what = self._infer_feature(name, value)
-            kind, reason = new_column.kind, f"it holds {what}"
-            if kind != "ignored" and schema.late_feature_count >= MAX_LATE_COLUMNS:
-                kind, reason = "ignored", f"at most {MAX_LATE_COLUMNS} columns may come late"
-            schema.add_late_column(name, kind).form = new_column.form
-            fate = f"ignored: {reason}" if kind == "ignored" else "learned from now on"
-            self._notice(f"column '{shorten(name)}' is new: it is {fate}")
+            first = f"the column '{shorten(name)}' is new"
+            decide_column(schema, name, _sample_value(x[name]), first, self._notice)
         self.schema = schema
         self._index_schema()
 
@@ -216,18 +153,16 @@ class RowEncoder:
         """Infer undecided columns that have a first value, and add new categories."""
         schema = None
         for column in self._features:
-            value = x.get(column.name)
-            if column.kind == "undecided" and self._clean_text(value) is not None:
+            name, value = column.name, x.get(column.name)
+            if column.kind == "undecided" and self._has_value(value):
                 schema = schema or self.schema.copy()
-                decided, _ = self._infer_feature(column.name, value)
-                column = schema.get_column(column.name)
-                column.kind, column.form = decided.kind, decided.form
+                column = decide_column(schema, name, _sample_value(value), "", self._notice)
             if column.kind == "category":
-                label = self._parse_label(column, value)
+                label = self._cells[name].decode_label(value)
                 if label is not None and label not in column.categories:
-                    check_label(column.name, label)
+                    check_label(name, label)
                     schema = schema or self.schema.copy()
-                    schema.add_category(schema.get_column(column.name), label)
+                    schema.add_category(schema.get_column(name), label)
         if schema is not None:
             self.schema = schema
             self._index_schema()
@@ -236,45 +171,34 @@ class RowEncoder:
         """Encode the targets as (1, T); several targets come as a dict or a sequence."""
         return self._read(y)
 
-    def _encode_class(self, y: Any) -> FloatArray:
-        return np.array([[self._class_index(self._targets[0], y)]])
-
     def _encode_numbers(self, y: Any) -> FloatArray:
         names = self._targets
         if len(names) == 1:
             if type(y) is float and MIN_ABS_VALUE < abs(y) < MAX_ABS_VALUE:
                 return np.array([[y]])
-            return np.array([[self._parse_number(names[0], y)]])
+            return np.array([[self._cells[names[0]].decode_number(y)]])
         if isinstance(y, Mapping):
             values = [y.get(name) for name in names]
         elif y is None:
             values = [None] * len(names)
         else:
             values = split_targets(names, y)
-        return np.array([[self._parse_number(n, v) for n, v in zip(names, values, strict=True)]])
+        pairs = zip(names, values, strict=True)
+        return np.array([[self._cells[name].decode_number(value) for name, value in pairs]])
 
-    def _class_index(self, name: str, y: Any) -> float:
-        named = self._columns[name].kind == "category"
-        label = self._clean_label(y) if named else self._clean_text(y)
+    def _encode_class(self, y: Any) -> FloatArray:
+        cells = self._cells[self._targets[0]]
+        label = cells.decode_class(y)
         if label is None:
-            return _NAN
+            return np.array([[_NAN]])
         if label not in self._labels:
-            self._admit_class(name, label)
-        return float(self._labels[label])
-
-    def _admit_class(self, name: str, label: str) -> None:
-        shown = shorten(label)
-        if self.schema.closed:
-            raise DataError(f"column '{name}': {shown} is neither {' nor '.join(self._labels)}")
-        check_label(name, label)
-        if len(label) > MAX_LABEL_LENGTH or len(self._labels) >= MAX_CLASSES:
-            raise DataError(
-                f"column '{name}': cannot add the class '{shown}' (at most {MAX_CLASSES} classes "
-                f"of {MAX_LABEL_LENGTH} characters)"
-            )
-        self.schema = self.schema.copy()
-        self.schema.classes.append(label)
-        self._index_schema()
+            refusal = check_new_class(self.schema, cells.column, label, grows=True)
+            if refusal is not None:
+                raise DataError(f"column '{refusal.column}': {refusal.reason}")
+            self.schema = self.schema.copy()
+            self.schema.classes.append(label)
+            self._index_schema()
+        return np.array([[float(self._labels[label])]])
 
     def encode_row(self, x: Mapping[str, Any], y: Any, weight: float, number: int) -> Rows:
         """Encode a row to learn."""
@@ -290,7 +214,7 @@ class RowEncoder:
             None if weight == 1.0 else np.array([weight]),
             schema=self.schema,
             time=self.encode_time(x),
-            id=None if self._id is None else [self._clean_text(x.get(self._id))],
+            id=None if self._id is None else [self._cells[self._id].decode_text(x.get(self._id))],
         )
 
     def encode_query(self, x: Mapping[str, Any]) -> Rows:
@@ -313,11 +237,7 @@ class RowEncoder:
         for column in self._sd:
             places = self._at.get(column.of or "", {})
             if None in places:
-                stated = self._parse_number(column.name, x.get(column.name))
-                if stated < 0.0:
-                    raise DataError(
-                        f"column '{column.name}': a standard deviation cannot be {stated:g}"
-                    )
+                stated = self._cells[column.name].decode_number(x.get(column.name))
                 sd[0, places[None]] = 0.0 if math.isnan(stated) else stated
         return sd
 
@@ -362,22 +282,6 @@ def _validate_weight(weight: Any) -> float:
 _NO_NUMBER: Final = np.zeros(1, np.int64)
 
 
-def value_to_text(value: Any) -> str | None:
-    """Convert a value to text, None if it is missing."""
-    value = normalize_cell(value)
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value.strip()
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return str(value)
-    return None if math.isnan(number) else number_to_text(number)
-
-
 def check_column_name(name: object) -> None:
     """Raise an error if this cannot be a column name."""
     if not isinstance(name, str):
@@ -388,91 +292,41 @@ def check_column_name(name: object) -> None:
         )
 
 
-def check_label(name: str, label: str) -> None:
-    """Raise DataError if a label cannot be a class or a category."""
-    if not is_encodable(label):
-        raise DataError(
-            f"column '{name}': {label!a} holds a lone surrogate, which is not valid Unicode text"
-        )
-
-
 def infer_row_schema(
     x: Mapping[str, Any],
     targets: Mapping[str, Any],
-    options: ColumnOptions,
+    options: ReadOptions,
     notice: Notice = lambda text: None,
 ) -> Schema:
-    """Infer a schema from the values of a first row and from the options."""
-    columns: list[Column] = []
-    seen: list[TargetSample] = []
+    """Infer a schema from the values of a first row and from the options.
+
+    The weight of a row is an argument, and columns named by the options may come later.
+    """
     for name in (*targets, *x):
         check_column_name(name)
-    for name, value in targets.items():
-        text = value_to_text(value)
-        column, _ = infer_column(name, value, "target", options, notice)
-        if _is_nested(value):
-            raise DataError(f"target '{name}' holds nested values, which cannot be predicted")
-        if column.kind in ("ignored", "undecided"):
-            column.kind = "number" if text is None else "category"
-        columns.append(column)
-        number = None if text is None else column.form.parse_number(text)
-        numbers = None if number is None else {number}
-        seen.append(TargetSample(name, column.kind, set() if text is None else {text}, numbers))
-    choice = choose_target_type(seen, options.task)
-    target_columns = columns
-    schema = Schema([], choice.task, list(choice.classes), choice.closed)
-    schema.max_categories, schema.chosen = options.max_categories, bool(options.features)
-    wanted = tuple(name for name in options.features or tuple(x) if name != options.id)
-    usable = {
-        name: [value_to_text(x.get(name))]
-        for name in wanted
-        if name not in options.ignore and name not in options.columns_with_kind
-    }
-    clock = find_time_column(usable, (), options.time_options)
-    for name in wanted:
-        if clock is not None and name == clock.name:
-            schema.columns.append(Column(name, "time", "feature"))
-        elif name not in options.ignore:
-            column, what = infer_column(name, x.get(name), "feature", options, notice)
-            schema.columns.append(column)
-            if column.kind != "ignored" or name in options.features:
-                schema.layout.append(Place(name, None))
-            else:
-                column.role = "none"
-                notice(f"column '{shorten(name)}' is ignored: it holds {what}")
-    schema.columns.extend(Column(name, "ignored", "none") for name in options.ignore)
-    schema.columns.extend(target_columns)
-    if options.id is not None:
-        schema.columns.append(Column(options.id, "category", "id"))
-        schema.wait = options.wait
-    schema.decimal, schema.thousands = options.marks.decimal, options.marks.thousands
-    add_clock_and_lags(schema, clock, options.time_options, notice)
-    return schema
+    features = [n for n in options.features or x if n != options.id and n not in options.ignore]
+    ids = [] if options.id is None else [options.id]
+    cells = {name: x.get(name) for name in (*features, *options.ignore)}
+    cells |= {**targets, **dict.fromkeys(ids)}
+    stated = replace(
+        options,
+        weight=None,
+        input_sd=False,
+        categorical=tuple(name for name in options.categorical if name in features),
+        hashed=tuple(pair for pair in options.hashed if pair[0] in features),
+        numeric=tuple(name for name in options.numeric if name in (*features, *targets)),
+    )
+    missing = MissingSpellings(options.na).texts
+    samples = [
+        _sample_value(value, frozenset() if name in targets else missing)
+        for name, value in cells.items()
+    ]
+    return infer_schema(list(cells), samples, stated, notice, first_row=True)
 
 
-def infer_column(
-    name: str, value: Any, role: ColumnRole, options: ColumnOptions, notice: Notice
-) -> tuple[Column, str]:
-    """Infer a column from its first value and the options, and what it holds if it is ignored."""
-    seen = _sample_value(value)
-    form = detect_column_format(seen, options.marks, any_sign=name in options.numeric)
-    kind, what = infer_kind(seen, form)
-    if name in options.numeric:
-        kind = "number"
-    elif name in options.categorical or name in options.hashed:
-        kind = "category"
-    column = Column(name, kind, role)
-    column.buckets = options.hashed.get(name, 0) if role == "feature" else 0
-    if kind == "number":
-        column.form = form
-        if not seen.typed:
-            report_number_formats({name: form}, {name: seen.present_values}, options.marks, notice)
-    return column, what
-
-
-def _sample_value(value: Any) -> ColumnSample:
-    unusable = "nested values" if _is_nested(value) else None
-    return ColumnSample([value_to_text(value)], unusable, not isinstance(value, str))
+def _sample_value(value: Any, missing: frozenset[str] = frozenset()) -> ColumnSample:
+    text, unusable = value_to_text(value), "nested values" if _is_nested(value) else None
+    return ColumnSample([None if text in missing else text], unusable, not isinstance(value, str))
 
 
 def _is_nested(value: Any) -> bool:

@@ -7,8 +7,7 @@ indices never change. It does not depend on the file format.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from kbnn.data.clock import CYCLES, Clock
@@ -126,6 +125,11 @@ class Schema:
         clock = "" if self.clock is None else self.clock.column
         return [name for name in self.features if name not in (clock, *self.known_ahead)]
 
+    def list_used(self, use_target: bool) -> list[Column]:
+        """List the columns that are read at all; targets and weights only on request."""
+        unused = ("none",) if use_target else ("none", "target", "weight")
+        return [column for column in self.columns if column.role not in unused]
+
     def get_column(self, name: str) -> Column:
         """Return the column with a name."""
         return next(column for column in self.columns if column.name == name)
@@ -184,7 +188,11 @@ class Schema:
 
     def copy(self) -> Schema:
         """Return an independent copy."""
-        return Schema.from_json(json.loads(json.dumps(self.to_json())))
+        columns = [replace(column, categories=list(column.categories)) for column in self.columns]
+        other = replace(self, columns=columns)
+        for name in ("classes", "layout", "missing", "lags"):
+            setattr(other, name, list(getattr(self, name)))
+        return other
 
     def _unencoded_features(self) -> list[str]:
         """Return the features that have exactly one column of x and no categories."""

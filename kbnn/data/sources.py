@@ -17,7 +17,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, Protocol
@@ -352,8 +352,8 @@ class Bzip2Decoder:
             raise DataError(f"{self.name}: the bzip2 data end too early (a truncated file?)")
 
 
-class _FeedBuffer:
-    """A file that returns the data received so far and then reports its end."""
+class ReadOnlyFile:
+    """The part of a file that Arrow needs to read from Python; `data` is not read yet."""
 
     closed = False
 
@@ -361,6 +361,7 @@ class _FeedBuffer:
         self.data = b""
 
     def read(self, size: int) -> bytes:
+        """Return at most `size` bytes of the data; nothing means the end."""
         head, self.data = self.data[:size], self.data[size:]
         return head
 
@@ -386,7 +387,7 @@ class ZstdDecoder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._feeds = (_FeedBuffer(), _FeedBuffer())
+        self._feeds = (ReadOnlyFile(), ReadOnlyFile())
         self._streams = [
             pa.CompressedInputStream(pa.PythonFile(feed, mode="r"), "zstd") for feed in self._feeds
         ]
@@ -425,7 +426,7 @@ class ZstdDecoder:
             raise DataError(f"{self.name}: the zstd data end too early (a truncated file?)")
 
 
-DECODERS: Final[dict[str, type[GzipDecoder] | type[Bzip2Decoder] | type[ZstdDecoder]]] = {
+DECODERS: Final[dict[str, Callable[[str], Decoder]]] = {
     "gzip": GzipDecoder,
     "bzip2": Bzip2Decoder,
     "zstd": ZstdDecoder,

@@ -140,7 +140,7 @@ class TimeOptions(NamedTuple):
     lags: str | None = None  # None: default lags if there is a regular clock
     reordering_option: str = ""  # the option that changes the order of rows, if any
     has_late_labels: bool = False  # whether targets may arrive after their rows
-    known_ahead: tuple[str, ...] | None = None  # inputs that are known when forecasts are made
+    known_ahead: tuple[str, ...] = ()  # inputs that are known when forecasts are made
 
     def check(self) -> None:
         """Raise UsageError if the options contradict each other."""
@@ -211,7 +211,7 @@ def add_clock_and_lags(
                 "one series, --key COLUMN keeps one model per series, with its own lags and cycles"
             )
     if asked.lags == LAGS_OFF or (asked.lags is None and not lagged):
-        if asked.known_ahead is not None:
+        if asked.known_ahead:
             raise UsageError(
                 "--known-ahead needs lags of the target: add --lags, or name a time column"
             )
@@ -248,13 +248,13 @@ def _is_series(schema: Schema, found: TimeColumn) -> bool:
 
 
 def _apply_known_ahead(
-    schema: Schema, others: list[str], known: tuple[str, ...] | None, notice: Notice
+    schema: Schema, others: list[str], known: tuple[str, ...], notice: Notice
 ) -> None:
     """Record which features are known ahead; the others are used only through their lags.
 
     Without `known`, all features remain inputs of their row, and none is known ahead.
     """
-    if known is None:
+    if not known:
         if others and any(lag.column in schema.targets for lag in schema.lags):
             quoted = ", ".join(f"'{name}'" for name in others[:MAX_NAMES_SHOWN])
             more = len(others) - MAX_NAMES_SHOWN

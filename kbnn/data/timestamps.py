@@ -34,6 +34,7 @@ from kbnn.data.clock import (
 from kbnn.data.csv_records import is_number
 from kbnn.data.values import (
     TICKS_PER_SECOND,
+    MissingSpellings,
     format_time,
     is_numeric,
     is_text,
@@ -83,7 +84,6 @@ class Timestamp(NamedTuple):
     has_zone: bool = False
     written: str = "text"  # "day" without a time of day, "month" without a day
     order: str = ""  # of 03/04/2026: "day", "month", or "either"
-    is_digits: bool = False  # only digits: it may also be a number
     has_short_year: bool = False  # the year has two digits
 
 
@@ -129,9 +129,8 @@ def parse_timestamp(text: str, day_first: bool = False) -> Timestamp | None:
     whole = timegm((year, month, day, hour, minute, second)), int(figures.ljust(9, "0"))
     local, zone = _join_seconds(*whole), part.get("zone")
     written = "text" if part.get("h") else "day" if part.get("d") or part.get("a") else "month"
-    digits = text.isdigit()
     instant = _join_seconds(whole[0] - _parse_zone_offset(zone), whole[1])
-    return Timestamp(instant, local, zone is not None, written, order, digits, short)
+    return Timestamp(instant, local, zone is not None, written, order, short)
 
 
 def _join_seconds(second: int, nanosecond: int) -> float:
@@ -155,7 +154,9 @@ def is_date_or_timestamp(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def parse_times(array: pa.Array, unit: TimeUnit, day_first: bool, tokens: pa.Array) -> ParsedTimes:
+def parse_times(
+    array: pa.Array, unit: TimeUnit, day_first: bool, missing: MissingSpellings
+) -> ParsedTimes:
     """Read a column as timestamps."""
     if is_date_or_timestamp(array.type):
         values = _read_arrow_times(array)
@@ -163,10 +164,10 @@ def parse_times(array: pa.Array, unit: TimeUnit, day_first: bool, tokens: pa.Arr
         values[far] = np.nan
         return ParsedTimes(values, {at: format_time(array[at]) for at in far})
     if is_text(array.type) and unit == "text":
-        return _parse_time_texts(trim_texts(array), day_first, tokens)
+        return _parse_time_texts(missing.drop_texts(trim_texts(array)), day_first)
     if not is_text(array.type) and not is_numeric(array.type):
         return ParsedTimes(np.full((len(array), 2), np.nan), {})
-    read = parse_numbers(array, tokens)
+    read = parse_numbers(array, missing)
     return _parse_time_numbers(read.values, dict(read.unparsed), unit)
 
 
@@ -215,10 +216,8 @@ def _read_arrow_seconds(array: pa.Array) -> FloatArray:
     return np.where(there, found, np.nan)
 
 
-def _parse_time_texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> ParsedTimes:
+def _parse_time_texts(array: pa.Array, day_first: bool) -> ParsedTimes:
     """Parse texts in bulk if all are ISO 8601, otherwise one by one."""
-    gone = pc.is_in(array, value_set=tokens)
-    array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
     try:
         return ParsedTimes(_read_arrow_times(array.cast(pa.timestamp("us"))), {})
     except pa.ArrowInvalid:
@@ -395,13 +394,11 @@ def require_times(name: str, values: Sequence[str | None], unit: str) -> TimeSam
     """Read the column named by `--time`; raise DataError if it does not hold timestamps."""
     present = [value for value in values if value is not None]
     if unit == "auto" and present and all(map(is_number, present)):
-        number = abs(float(present[0]))
         digits = _sample_text_times(present)
-        unit = (
-            "auto" if digits is not None else "year" if number < 3000 else guess_tick_unit(number)
-        )
         if digits is not None:
             return digits
+        number = abs(float(present[0]))
+        unit = "year" if number < 3000 else guess_tick_unit(number)
     found = detect_times(name, values, unit)
     if found is None:
         example = next((value for value in present), "nothing")

@@ -6,6 +6,7 @@ and the number 1.5 are the same value.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -58,25 +59,41 @@ MAX_LABEL_LENGTH: Final = 200
 """Largest number of characters of a category or class; a longer text is free text."""
 
 
-def missing_tokens(extra: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return all spellings of missing values: the defaults in common cases, and the user's own."""
-    spellings = [form for t in _MISSING_TOKENS for form in (t, t.lower(), t.upper(), t.title())]
-    return (*dict.fromkeys([*spellings, *_SPREADSHEET_ERRORS]), *(token.strip() for token in extra))
+class MissingSpellings:
+    """The spellings of missing values: the usual ones, and those that the user added.
 
+    `none` is an ordinary label unless the user added it. A number among the user's own spellings,
+    such as -999, is missing in typed columns too.
+    """
 
-def missing_labels(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Return the tokens that mean missing among labels; `none` only if the user added it."""
-    usual, own = tokens[:_DEFAULT_TOKEN_COUNT], tokens[_DEFAULT_TOKEN_COUNT:]
-    return (*(token for token in usual if token.lower() != "none"), *own)
+    def __init__(self, own: Sequence[str] = ()) -> None:
+        usual = dict.fromkeys(
+            form for t in _MISSING_TOKENS for form in (t, t.lower(), t.upper(), t.title())
+        )
+        own = [token.strip() for token in own]
+        read = [PLAIN_FORM.parse_number(token) for token in own]
+        self.listed = (*usual, *_SPREADSHEET_ERRORS, *own)
+        self.texts = frozenset(self.listed)
+        self.labels = frozenset([t for t in self.listed if t.lower() != "none"] + own)
+        self.numbers = frozenset(value for value in read if value is not None)
+        self.has_own = bool(own)
+        self._arrays = {
+            False: pa.array(self.listed, pa.string()),
+            True: pa.array(sorted(self.labels), pa.string()),
+        }
 
+    def find_texts(self, array: pa.Array, *, labels: bool = False) -> pa.Array:
+        """Return which trimmed texts are missing values; `labels`: by the rule for labels."""
+        return pc.is_in(array, value_set=self._arrays[labels])
 
-def missing_numbers(tokens: Sequence[str]) -> FloatArray:
-    """Return the numbers that the user declared as missing, such as -999."""
-    read = [PLAIN_FORM.parse_number(token) for token in tokens[_DEFAULT_TOKEN_COUNT:]]
-    return np.array([value for value in read if value is not None])
+    def drop_texts(self, array: pa.Array) -> pa.Array:
+        """Replace missing values among trimmed texts by null."""
+        return pc.if_else(self.find_texts(array), pa.scalar(None, pa.string()), array)
 
-
-_DEFAULT_TOKEN_COUNT: Final = len(missing_tokens())
+    def drop_numbers(self, values: FloatArray) -> FloatArray:
+        """Replace numbers that the user declared as missing by NaN."""
+        gone = tuple(self.numbers)
+        return np.where(np.isin(values, gone), np.nan, values) if gone else values
 
 
 class ParsedNumbers(NamedTuple):
@@ -173,21 +190,35 @@ def cast_to_text(array: pa.Array) -> pa.Array:
         return pa.array([None if value is None else str(value) for value in found], pa.string())
 
 
-def read_texts(array: pa.Array, tokens: pa.Array) -> list[str | None]:
+def read_texts(array: pa.Array, missing: MissingSpellings) -> list[str | None]:
     """Convert values to text, None where missing; numbers are as short as possible.
 
     Used for the few values that are handled one by one.
     """
     if is_text(array.type):
-        trimmed = trim_texts(array)
-        gone = pc.is_in(trimmed, value_set=tokens).to_pylist()
-        return [None if out else t for t, out in zip(trimmed.to_pylist(), gone, strict=True)]
+        return list(missing.drop_texts(trim_texts(array)).to_pylist())
     if pa.types.is_boolean(array.type):
         return [None if v is None else str(v).lower() for v in array.to_pylist()]
     if is_numeric(array.type):
-        values = _mask_missing_numbers(to_float_array(array), tokens)
+        values = missing.drop_numbers(to_float_array(array))
         return [None if np.isnan(v) else number_to_text(v) for v in values]
     return [None] * len(array)
+
+
+def value_to_text(value: Any) -> str | None:
+    """Convert one value to text as `read_texts` does a column, None if it is null or NaN."""
+    value = normalize_cell(value)
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value.strip()
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return str(value)
+    return None if math.isnan(number) else number_to_text(number)
 
 
 def number_to_text(value: float) -> str:
@@ -254,28 +285,19 @@ def to_float_array(array: pa.Array) -> FloatArray:
     return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
 
 
-def are_default_tokens(tokens: pa.Array) -> bool:
-    """Return whether these are only the default spellings of missing values."""
-    return len(tokens) == _DEFAULT_TOKEN_COUNT
-
-
-def _mask_missing_numbers(values: FloatArray, tokens: pa.Array) -> FloatArray:
-    """Replace numbers that the user declared as missing by NaN."""
-    gaps = () if are_default_tokens(tokens) else missing_numbers(tokens.to_pylist())
-    return np.where(np.isin(values, gaps), np.nan, values) if len(gaps) else values
-
-
-def parse_numbers(array: pa.Array, tokens: pa.Array, form: Form = PLAIN_FORM) -> ParsedNumbers:
+def parse_numbers(
+    array: pa.Array, missing: MissingSpellings, form: Form = PLAIN_FORM
+) -> ParsedNumbers:
     """Read a column as numbers; texts are parsed in the number format `form`."""
-    read = _parse_number_column(array, tokens, form)
-    return ParsedNumbers(_mask_missing_numbers(read.values, tokens), read.unparsed)
+    read = _parse_number_column(array, missing, form)
+    return ParsedNumbers(missing.drop_numbers(read.values), read.unparsed)
 
 
-def _parse_number_column(array: pa.Array, tokens: pa.Array, form: Form) -> ParsedNumbers:
+def _parse_number_column(array: pa.Array, missing: MissingSpellings, form: Form) -> ParsedNumbers:
     if is_numeric(array.type):
         return ParsedNumbers(to_float_array(array), {})
     if is_text(array.type) and not form.is_plain:
-        return _parse_formatted_numbers(trim_texts(array), tokens, form)
+        return _parse_formatted_numbers(missing.drop_texts(trim_texts(array)), form)
     if is_text(array.type):
         if array.type != pa.string():
             array = array.cast(pa.string())
@@ -283,21 +305,18 @@ def _parse_number_column(array: pa.Array, tokens: pa.Array, form: Form) -> Parse
             return ParsedNumbers(to_float_array(array.cast(pa.float64())), {})
         except pa.ArrowInvalid:
             pass
-        array = pc.utf8_trim_whitespace(array)
-        gone = pc.is_in(array, value_set=tokens)
-        array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
+        array = missing.drop_texts(pc.utf8_trim_whitespace(array))
         try:
             return ParsedNumbers(to_float_array(array.cast(pa.float64())), {})
         except pa.ArrowInvalid:
             return _parse_each_number(array.to_pylist())
-    return _parse_each_number(read_texts(array, tokens))
+    return _parse_each_number(read_texts(array, missing))
 
 
-def _parse_formatted_numbers(array: pa.Array, tokens: pa.Array, form: Form) -> ParsedNumbers:
-    gone = pc.is_in(array, value_set=tokens)
+def _parse_formatted_numbers(array: pa.Array, form: Form) -> ParsedNumbers:
     if form.gap:
-        gone = pc.or_(gone, pc.fill_null(pc.equal(array, form.gap), False))
-    array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
+        gap = pc.fill_null(pc.equal(array, form.gap), False)
+        array = pc.if_else(gap, pa.scalar(None, pa.string()), array)
     usual = normalize_numbers(array, form)
     if usual is not None:
         try:
@@ -321,13 +340,13 @@ def _parse_each_number(values: list[str | None], form: Form = PLAIN_FORM) -> Par
     return ParsedNumbers(read, unread)
 
 
-def parse_booleans(array: pa.Array, tokens: pa.Array) -> ParsedNumbers:
+def parse_booleans(array: pa.Array, missing: MissingSpellings) -> ParsedNumbers:
     """Read a column as booleans: 0 or 1, NaN where missing."""
     if pa.types.is_boolean(array.type):
         return ParsedNumbers(to_float_array(array.cast(pa.int8())), {})
     read = np.full(len(array), np.nan)
     unread: dict[int, str] = {}
-    for at, text in enumerate(read_texts(array, tokens)):
+    for at, text in enumerate(read_texts(array, missing)):
         if text is None:
             continue
         value = BOOLEAN_VALUES.get(text.lower())
@@ -345,28 +364,27 @@ class Labels(NamedTuple):
     codes: IntArray
 
 
-def encode_labels(array: pa.Array, tokens: pa.Array) -> Labels:
+def encode_labels(array: pa.Array, missing: MissingSpellings) -> Labels:
     """Read a column as labels; numbers and booleans become text."""
     if not is_text(array.type):
-        array = pa.array(read_texts(array, tokens), pa.string())
+        array = pa.array(read_texts(array, missing), pa.string())
     array = trim_texts(array)
     encoded = array.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    missing = pa.array(missing_labels(tokens.to_pylist()), pa.string())
-    gone = pc.is_in(encoded.dictionary, value_set=missing).to_pylist()
+    gone = missing.find_texts(encoded.dictionary, labels=True).to_pylist()
     if any(gone):
         codes[np.isin(codes, np.flatnonzero(gone))] = -1
     return Labels(names, codes)
 
 
-def find_present_rows(array: pa.Array, tokens: pa.Array) -> npt.NDArray[np.bool_]:
+def find_present_rows(array: pa.Array, missing: MissingSpellings) -> npt.NDArray[np.bool_]:
     """Return which rows hold a value."""
     if is_text(array.type):
-        there = pc.invert(pc.is_in(trim_texts(array), value_set=tokens))
+        there = pc.invert(missing.find_texts(trim_texts(array)))
         mask = pc.and_(there, array.is_valid())
     elif is_numeric(array.type):
-        return ~np.isnan(_mask_missing_numbers(to_float_array(array), tokens))
+        return ~np.isnan(missing.drop_numbers(to_float_array(array)))
     else:
         mask = array.is_valid()
     return mask.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

@@ -227,7 +227,7 @@ def unpickle_changed(stored: bytes) -> list[StoredModel]:
     return found
 
 
-def _apply_models(
+def _predict_rows(
     part: Partition,
     plain: Mapping[str, Any],
     keys: list[str],
@@ -235,13 +235,13 @@ def _apply_models(
     found: Mapping[str, bytes],
 ) -> Forecast:
     part.layouts.add_layouts(plain)
-    return part.apply_models(keys, _copy_rows(rows), found, OnlineModel.predict)
+    return part.predict(keys, _copy_rows(rows), found)
 
 
 _HANDLERS: Final[dict[str, Callable[..., Any]]] = {
     "learn": _learn_rows,
     "changed": _serialize_changed,
-    "ask": _apply_models,
+    "ask": _predict_rows,
     "file": lambda part, key: part.serialize_model(key),
     "take": lambda part, key: part.take_model_bytes(key),
     "shut": lambda part, most: part.close_saved(most),
@@ -321,9 +321,13 @@ class PartitionHandle:
 
     def wait_for(self, number: int) -> Any:
         """Wait for the result of a request."""
+        return self._wait_and_recover(lambda: self._futures[number])
+
+    def _wait_and_recover(self, get_future: Callable[[], Any]) -> Any:
+        """Wait for a result; rebuild the partition while workers are lost."""
         for _ in range(MAX_ATTEMPTS):
             try:
-                return self._cluster.wait_for_result(self._futures[number], self._worker)
+                return self._cluster.wait_for_result(get_future(), self._worker)
             except PartitionLost:
                 self._recover_partition()
         raise KbnnError(
@@ -332,21 +336,14 @@ class PartitionHandle:
 
     def query_async(self, order: str, args: tuple[Any, ...]) -> Callable[[], Any]:
         """Send a request that changes no models; return a function that waits for its result."""
-        sent = self._submit_request(order, args)
+        sent = {self._name: self._submit_request(order, args)}
 
-        def wait_result() -> Any:
-            future = sent
-            for _ in range(MAX_ATTEMPTS):
-                try:
-                    return self._cluster.wait_for_result(future, self._worker)
-                except PartitionLost:
-                    self._recover_partition()
-                    future = self._submit_request(order, args)
-            raise KbnnError(
-                f"{MAX_ATTEMPTS} workers were lost in a row. Check the cluster and run again"
-            )
+        def get_future() -> Any:
+            if self._name not in sent:  # the partition was rebuilt since
+                sent[self._name] = self._submit_request(order, args)
+            return sent[self._name]
 
-        return wait_result
+        return lambda: self._wait_and_recover(get_future)
 
     def query_now(self, order: str, args: tuple[Any, ...]) -> Any:
         """Send a request that changes no models, and wait for its result."""
@@ -462,9 +459,7 @@ class RemotePartitions:
 
         return collect_result
 
-    def apply_models(
-        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: Any
-    ) -> Forecast:
+    def predict(self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes]) -> Forecast:
         """Predict rows with the models of their keys, all of which must exist."""
         plain, sent = self.layouts.to_json(), []
         for handle, where in self._split_by_partition(keys):

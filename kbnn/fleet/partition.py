@@ -19,7 +19,6 @@ from kbnn.data.row_blocks import take_rows
 from kbnn.data.schema import Schema
 from kbnn.errors import ModelError
 from kbnn.fleet import packing
-from kbnn.fleet import packing as of
 from kbnn.fleet.batched import BatchedModels
 from kbnn.fleet.key_index import UNPACKED, KeyIndex
 from kbnn.fleet.packing import PackedLayout, PackedLayouts
@@ -29,7 +28,7 @@ from kbnn.model import file as modelfile
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
 from kbnn.model.settings import Settings
-from kbnn.targets import prediction as said_of
+from kbnn.targets import prediction
 from kbnn.targets.prediction import Forecast
 
 
@@ -63,12 +62,12 @@ class PartitionResult:
         """Return all forecasts in the order of the rows."""
         order = np.concatenate(self._order)
         self.shifts.sort(key=lambda one: one[0])
-        forecast = said_of.join_forecasts(self._forecasts)
+        forecast = prediction.join_forecasts(self._forecasts)
         if bool(np.all(order[1:] > order[:-1])):
             return forecast
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return said_of.select_rows(forecast, back)
+        return prediction.select_rows(forecast, back)
 
 
 def group_places(numbers: IntArray, places: IntArray) -> dict[int, list[int]]:
@@ -85,8 +84,6 @@ MAX_BATCHED_ROWS: Final = 64
 """Largest number of rows of one key in a block that are learned in the batched kernel."""
 MODELS_PER_WRITE: Final = 1024
 """Models that are serialised at a time."""
-
-PredictFunction = Callable[[OnlineModel, Rows], Forecast]
 
 
 class StoredModel(NamedTuple):
@@ -105,7 +102,7 @@ class Partition:
         self.interval_mode: str | None = None  # see OnlineModel.set_interval_mode
         self.make_initial_bytes: Callable[[], bytes] = bytes  # the initial model of new keys
         self._schema = schema
-        self._can_pack = of.supports_packing(settings, schema)
+        self._can_pack = packing.supports_packing(settings, schema)
         self._key_index = KeyIndex()
         self._batches: list[BatchedModels] = []
         self._batch_numbers: dict[bytes, int] = {}  # by name of a layout
@@ -176,7 +173,7 @@ class Partition:
         if there is None:
             return self._models[number]
         batch, at = there
-        return of.unpack_model(batch.layout, batch.get_model(at), self.settings, self._schema)
+        return packing.unpack_model(batch.layout, batch.get_model(at), self.settings, self._schema)
 
     def _close_model(self, number: int) -> None:
         there = self._locate_packed(number)
@@ -318,10 +315,10 @@ class Partition:
     def _store_model(self, number: int, model: OnlineModel) -> None:
         """Store a model after learning, packed if possible."""
         there, key = self._locate_packed(number), self._key_index.key_of(number)
-        description = of.describe_layout(model) if self._can_pack else None
+        description = packing.describe_layout(model) if self._can_pack else None
         layout = None if description is None else self.layouts.get_or_create(*description)
         if layout is not None and there is not None and layout is there[0].layout:
-            there[0].replace_model(there[1], of.pack_model(layout, model))
+            there[0].replace_model(there[1], packing.pack_model(layout, model))
             return
         if there is not None:
             there[0].remove_model(there[1])
@@ -332,12 +329,10 @@ class Partition:
             self._models.pop(number, None)
             batch = self._find_batch(layout)
             self._key_index.add(
-                key, batch, self._batches[batch].add_model(of.pack_model(layout, model))
+                key, batch, self._batches[batch].add_model(packing.pack_model(layout, model))
             )
 
-    def apply_models(
-        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: PredictFunction
-    ) -> Forecast:
+    def predict(self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes]) -> Forecast:
         """Predict rows with the models of their keys."""
         self.open_models(found)
         work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
@@ -353,7 +348,7 @@ class Partition:
             model = self._get_model(number)
             if self._locate_packed(number) is not None:
                 model.set_interval_mode(self.interval_mode)
-            work.add(np.array(group), ask(model, take_rows(rows, np.array(group))))
+            work.add(np.array(group), model.predict(take_rows(rows, np.array(group))))
         return work.join_forecasts()
 
 
@@ -368,7 +363,9 @@ def load_stored_model(
         check_fleet_model(model, settings, schema)
         return model
     layout = layouts.find_by_name(packing.read_layout_name(content))
-    return of.unpack_model(layout, packing.packed_from_bytes(layout, content), settings, schema)
+    return packing.unpack_model(
+        layout, packing.packed_from_bytes(layout, content), settings, schema
+    )
 
 
 def check_fleet_model(model: OnlineModel, settings: Settings, schema: Schema) -> None:

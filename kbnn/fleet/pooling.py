@@ -35,7 +35,6 @@ from kbnn.core.state import State, init
 from kbnn.data.batch import Rows
 from kbnn.distributions.calibration import LINK_UNIT
 from kbnn.fleet import packing
-from kbnn.fleet import packing as of
 from kbnn.fleet.packing import PackedLayouts
 from kbnn.metrics.figures import restore_floats
 from kbnn.metrics.score import check_stored_count
@@ -220,12 +219,14 @@ def create_pooled_model(
 def serialize_initial_model(model: OnlineModel, layouts: PackedLayouts) -> bytes:
     """Serialise the initial model of a key."""
     description = (
-        of.describe_layout(model) if of.supports_packing(model.settings, model.schema) else None
+        packing.describe_layout(model)
+        if packing.supports_packing(model.settings, model.schema)
+        else None
     )
     if description is None:
         return modelfile.to_bytes(*to_state(model))
     layout = layouts.get_or_create(*description)
-    return packing.packed_to_bytes(layout, of.pack_model(layout, model))
+    return packing.packed_to_bytes(layout, packing.pack_model(layout, model))
 
 
 def _key_settings(settings: Settings, common: OnlineModel) -> Settings:

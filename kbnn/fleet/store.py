@@ -194,10 +194,14 @@ class FleetStore(Closeable):
             checked = self._database.execute("PRAGMA quick_check(1)").fetchone()
             if checked != ("ok",):  # the file was overwritten while it was open
                 raise sqlite3.DatabaseError(checked[0] if checked else "it is empty")
-            other._begin_transaction()
-            for table, marks in (("models", "?, ?, ?, ?, ?, ?"), ("state", "?, ?")):
-                rows = self._database.execute(f"SELECT * FROM {table}")
-                other._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+            self._copy_tables(other)
+
+    def _copy_tables(self, other: FleetStore) -> None:
+        """Copy row by row: `backup` would wait forever for a transaction of this connection."""
+        other._begin_transaction()
+        for table, marks in (("models", "?, ?, ?, ?, ?, ?"), ("state", "?, ?")):
+            rows = self._database.execute(f"SELECT * FROM {table}")
+            other._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def _expand_model(self, content: object) -> bytes:
         """Decompress the bytes of a model; the cell is not trusted."""
@@ -255,13 +259,7 @@ class FleetStore(Closeable):
         """Copy the models to a temporary file, which is removed when the store is closed."""
         made = FleetStore(None, writes=True, name="")
         with self._raise_model_errors():
-            made._begin_transaction()
-            # Row by row: `backup` would wait forever for a transaction of this connection.
-            for table, fields in (("models", 6), ("state", 2)):
-                made._database.executemany(
-                    f"INSERT INTO {table} VALUES (?{',?' * (fields - 1)})",
-                    self._database.execute(f"SELECT * FROM {table}"),
-                )
+            self._copy_tables(made)
         return made
 
     def __len__(self) -> int:

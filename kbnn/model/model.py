@@ -401,7 +401,7 @@ class OnlineModel:
         self.met += len(rows.y)
         forecast = forecast._replace(status=np.full(len(rows.y), UNLABELLED))
         if not self.is_warming_up:
-            self._score_rows(rows, forecast, False)
+            self.score_rows(rows, forecast, False)
         return forecast
 
     def _learn_labelled(
@@ -438,7 +438,7 @@ class OnlineModel:
         )
         forecast = restore_pending_forecasts(forecast, earlier_forecasts)
         if not again:
-            self._score_rows(placed.rows, forecast, held)
+            self.score_rows(placed.rows, forecast, held)
         return LearnResult(forecast, type_changes)
 
     def _split_at_invalid_target(self, rows: Rows) -> tuple[Rows, tuple[TargetTypeChange, ...]]:
@@ -626,7 +626,7 @@ class OnlineModel:
         kept = self.learner_state.kept
         return ReplayBuffer(kept.max_rows, kept.targets, kept.rows())
 
-    def _score_rows(self, rows: Rows, forecast: Forecast, held: bool) -> None:
+    def score_rows(self, rows: Rows, forecast: Forecast, held: bool) -> None:
         """Add rows to the record, except those held."""
         if not self.is_scored:
             return

@@ -1,141 +1,58 @@
-"""Settings of a model, the options that set them, and the network that follows from them.
+"""Settings of a model, and the network that follows from them.
 
-`OPTIONS` declares each setting's option once: flag, help, parser and fixed values. A parser raises
-ValueError with the values that the option takes. `Settings` holds the values that are stored.
+`kbnn.option_table` declares the options that set them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple, get_args
+from numbers import Integral, Real
+from typing import Any, Final, Literal, NamedTuple
 
 from kbnn.core import activations
-from kbnn.core.config import INPUT_LIMIT, NO_LIMIT, Config, Covariance
+from kbnn.core.config import INPUT_LIMIT, NO_LIMIT, Config
 from kbnn.core.state import PRIORS
-from kbnn.errors import ModelError, UsageError
+from kbnn.errors import ModelError
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS
 from kbnn.model.replay import DEFAULT_REPLAY_RATIO
 from kbnn.plain_values import read_dataclass
 from kbnn.targets.base import TargetType
 from kbnn.targets.registry import DEFAULT_TYPE, NUMERIC_TYPES, choose_default_type
 
-ACTIVATION_NAMES: Final = f"{', '.join(activations.ACTIVATIONS)} or max(alpha,beta)"
-LAYER_WORDS: Final = ("none", "auto")
 NOISE_WORDS: Final = ("auto", "constant")
-GUARD_WORDS: Final = ("auto", "off")
-MAX_LAYER_UNITS: Final = 100_000
+MAX_ENSEMBLE: Final = 64
 MAX_REPLAY_RATIO: Final = 100
 MAX_PRIOR_VARIANCE: Final = 1e20
-MOST_NOISE: Final = 1e100
+MAX_NOISE_SD: Final = 1e100
 """Largest standard deviation in the target's units whose square is finite with a margin."""
 
 
-def parse_layers(text: str) -> tuple[int, ...] | str:
-    """Parse the sizes of the hidden layers."""
-    if text.strip() in ("none", "0"):
-        return ()
-    if text.strip() == "auto":
-        return "auto"
-    sizes = [part.strip() for part in text.split(",")]
-    if not all(size.isdecimal() and 0 < int(size) <= MAX_LAYER_UNITS for size in sizes):
-        raise ValueError(f"takes sizes such as 50 or 50,50, none or auto; not '{text}'")
-    return tuple(int(size) for size in sizes)
+def is_noise(value: object) -> bool:
+    """Return whether a value says how the noise is learned, or is its standard deviation."""
+    return value in NOISE_WORDS if isinstance(value, str) else _is_within(value, MAX_NOISE_SD)
 
 
-def parse_noise(text: str) -> str | float:
-    """Parse how the noise is learned, or its standard deviation."""
-    if text in NOISE_WORDS:
-        return text
-    number = _parse_float(text)
-    if not 0.0 <= number <= MOST_NOISE:
-        words = "auto, constant, or a standard deviation in the target's units"
-        raise ValueError(f"is {words}, at most {MOST_NOISE:g}; not '{text}'")
-    return number
+def is_variance(value: object) -> bool:
+    """Return whether a value is a variance, which may be 0."""
+    return _is_within(value, MAX_PRIOR_VARIANCE) and value != MAX_PRIOR_VARIANCE
 
 
-def make_integer_parser(least: int, most: int | None, shown: str = "") -> Callable[[str], int]:
-    """Make the parser of a whole number within limits."""
-    shown = shown or str(most)
-
-    def parse_integer(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ValueError(f"takes a whole number, not '{text}'") from None
-        if not least <= number <= (math.inf if most is None else most):
-            limits = "be at least 1" if most is None else f"lie between {least} and {shown}"
-            raise ValueError(f"must {limits}, not {number}")
-        return number
-
-    return parse_integer
+def is_prior_variance(value: object) -> bool:
+    """Return whether a value is a rule for prior variances, or a variance above 0."""
+    return value in PRIORS if isinstance(value, str) else is_variance(value) and value != 0.0
 
 
-def make_choice_parser(*words: str) -> Callable[[str], str]:
-    """Make the parser of one of several words."""
-
-    def parse_choice(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"is {', '.join(words[:-1])} or {words[-1]}, not '{text}'")
-        return text
-
-    return parse_choice
+def is_replay_ratio(value: object) -> bool:
+    """Return whether a value says how often early rows are replayed."""
+    if isinstance(value, str):
+        return value in ("auto", "later")
+    return isinstance(value, Integral) and 0 <= int(value) <= MAX_REPLAY_RATIO
 
 
-def parse_switch(text: str) -> bool:
-    """Parse auto (True) or off (False)."""
-    return make_choice_parser(*GUARD_WORDS)(text) == "auto"
-
-
-def parse_replay_ratio(text: str) -> str | int:
-    """Parse auto, off, or how often each early row is replayed."""
-    if text == "auto":
-        return text
-    if text == "off":
-        return 0
-    if not (text.isdecimal() and int(text) <= MAX_REPLAY_RATIO):
-        raise ValueError(f"is auto, off, or a number up to {MAX_REPLAY_RATIO}; not '{text}'")
-    return int(text)
-
-
-def parse_activation(text: str) -> str:
-    """Parse the name of an activation, or one for each hidden layer."""
-    names = activations.split_names(text)
-    try:
-        for name in names:
-            activations.find_activation(name)
-    except ValueError:
-        raise ValueError(f"is {ACTIVATION_NAMES}; not '{text}'") from None
-    return ",".join(names)
-
-
-def parse_variance(text: str) -> float:
-    """Parse a variance."""
-    number = _parse_float(text)
-    if not 0.0 <= number < MAX_PRIOR_VARIANCE:
-        raise ValueError(
-            f"is a variance, 0 or more and less than {MAX_PRIOR_VARIANCE:g}; not '{text}'"
-        )
-    return number
-
-
-def parse_prior_variance(text: str) -> str | float:
-    """Parse a rule for prior variances, or one variance for all weights."""
-    number = _parse_float(text)
-    if text in PRIORS:
-        return text
-    if not 0.0 < number < MAX_PRIOR_VARIANCE:
-        raise ValueError(f"is {', '.join(PRIORS)} or a variance greater than 0; not '{text}'")
-    return number
-
-
-def _parse_float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return -1.0
+def _is_within(value: object, most: float) -> bool:
+    return isinstance(value, Real) and 0.0 <= float(value) <= most
 
 
 MAX_BUFFER_ROWS: Final = 2048
@@ -245,31 +162,9 @@ class Settings:
         if self.hidden != "auto":
             object.__setattr__(self, "hidden", tuple(self.hidden))
         self._check_together()
-        if self.kind not in ("auto", *NUMERIC_TYPES):
-            raise ValueError(f"kind cannot be {self.kind!r}")
-        if isinstance(self.prior_variance, str) and self.prior_variance not in PRIORS:
-            raise ValueError(f"prior_variance must be a rule, got {self.prior_variance!r}")
-        if (
-            not isinstance(self.prior_variance, str)
-            and not 0 < self.prior_variance < MAX_PRIOR_VARIANCE
-        ):
-            raise ValueError(f"prior_variance must be positive, got {self.prior_variance}")
-        if isinstance(self.noise, str) and self.noise not in ("auto", "constant"):
-            raise ValueError(f"noise must be auto, constant or a number, got {self.noise!r}")
-        if not isinstance(self.noise, str) and not 0.0 <= self.noise <= MOST_NOISE:
-            raise ValueError(f"noise must be between 0 and {MOST_NOISE:g}, got {self.noise}")
-        if not 0.0 <= self.hidden_noise < MAX_PRIOR_VARIANCE:
-            raise ValueError(f"hidden_noise must be a variance >= 0, got {self.hidden_noise}")
-        if self.rehearse not in ("auto", "later") and not (
-            isinstance(self.rehearse, int) and 0 <= self.rehearse <= MAX_REPLAY_RATIO
-        ):
-            raise ValueError(
-                f"rehearse must be auto or between 0 and {MAX_REPLAY_RATIO}, got {self.rehearse!r}"
-            )
-        if not (1 <= self.keep <= MAX_BUFFER_ROWS and 0 <= self.sample <= MAX_SAMPLED_ROWS):
-            raise ValueError(f"keep and sample are out of range: {self.keep}, {self.sample}")
-        if not 1 <= self.ensemble <= 64:
-            raise ValueError(f"ensemble must be between 1 and 64, got {self.ensemble}")
+        for name, (is_valid, words) in _RULES.items():
+            if not is_valid(getattr(self, name)):
+                raise ValueError(f"{name} must be {words}, got {getattr(self, name)!r}")
         if self.hidden == "auto":
             self.list_candidates()  # each candidate checks itself
         else:
@@ -298,7 +193,7 @@ class Settings:
         if names > 1 and names != len(self.hidden):
             raise IncompatibleOptionsError(
                 f"--activation {self.activation} is for {names} hidden layers, "
-                f"but --layers {_format_setting(self.hidden)} has {len(self.hidden)}"
+                f"but --layers {format_setting('hidden', self.hidden)} has {len(self.hidden)}"
             )
 
     def make_config(
@@ -321,7 +216,7 @@ class Settings:
         parts = [] if self.kind == other.kind else [f"--task {self.kind}"]
         if self.hidden != other.hidden or self.covariance != other.covariance:
             kind = "" if self.covariance == "auto" or not self.hidden else f" {self.covariance}"
-            parts.append(f"--layers {_format_setting(self.hidden)}{kind}")
+            parts.append(f"--layers {format_setting('hidden', self.hidden)}{kind}")
         if self.ensemble != other.ensemble:
             parts.append(f"--ensemble {self.ensemble}")
         if self.rehearse != other.rehearse or not parts:
@@ -380,6 +275,19 @@ class Settings:
             raise ModelError(f"the model's settings are damaged ({error})") from error
 
 
+_RULES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "kind": (lambda value: value in ("auto", *NUMERIC_TYPES), "auto or a numeric target type"),
+    "noise": (is_noise, f"auto, constant or a number between 0 and {MAX_NOISE_SD:g}"),
+    "hidden_noise": (is_variance, "a variance"),
+    "prior_variance": (is_prior_variance, "a rule or a variance above 0"),
+    "rehearse": (is_replay_ratio, f"auto, later or between 0 and {MAX_REPLAY_RATIO}"),
+    "keep": (lambda value: 1 <= value <= MAX_BUFFER_ROWS, f"between 1 and {MAX_BUFFER_ROWS}"),
+    "sample": (lambda value: 0 <= value <= MAX_SAMPLED_ROWS, f"between 0 and {MAX_SAMPLED_ROWS}"),
+    "ensemble": (lambda value: 1 <= value <= MAX_ENSEMBLE, f"between 1 and {MAX_ENSEMBLE}"),
+}
+"""What settings must be, beyond what their types and `Config` say."""
+
+
 @lru_cache(maxsize=256)  # repeated for every candidate and model
 def _build_config(
     settings: Settings,
@@ -413,73 +321,8 @@ def _build_config(
     )
 
 
-class Option(NamedTuple):
-    """The option of a setting.
-
-    `read` parses its text, or raises ValueError with the values that it takes. `words` are the
-    fixed values, which shells complete.
-    """
-
-    name: str  # of the setting
-    flag: str
-    metavar: str
-    help: str
-    read: Callable[[str], Any]
-    words: tuple[str, ...] = ()
-    shown_default: str = ""  # in place of the value in `Settings`
-
-    def describe_default(self) -> str:
-        """Return the default of a new model as users type it."""
-        return self.shown_default or _format_option_value(self, getattr(Settings(), self.name))
-
-    def parse_value(self, text: str) -> Any:
-        """Parse a text; raise UsageError if it is not a value of the option."""
-        try:
-            return self.read(text)
-        except ValueError as error:
-            raise UsageError(f"{self.flag} {error}") from None
-
-
-def _choice(
-    name: str, flag: str, words: tuple[str, ...], help: str, metavar: str | None = None
-) -> Option:
-    """Declare a setting that is one of several words."""
-    return Option(name, flag, metavar or "|".join(words), help, make_choice_parser(*words), words)
-
-
-def _guard(name: str, flag: str, help: str) -> Option:
-    """Declare a setting that is on unless it is switched off."""
-    words = GUARD_WORDS
-    return Option(name, flag, "|".join(words), help, parse_switch, words)
-
-
-_COVARIANCES = ("auto", *get_args(Covariance))
 INTERVAL_MODES: Final = {"calibrated": "tracked", "model": "stated"}
 """The values of --intervals, each with the one that settings and JSON store."""
-
-FORMER_FLAGS: Final = {
-    "--again": "--relearn",
-    "--common": "--pooling",
-    "--no-common": "--no-pooling",
-    "--open": "--max-open-models",
-    "--rehearse": "--replay",
-    "--units": "--standardize",
-    "--wait": "--max-pending",
-    "--widen": "--inflate",
-}
-"""Earlier spellings of options, which stay valid, each with the present one."""
-
-
-def get_keyword(flag: str) -> str:
-    """Return the Python name of an option."""
-    return flag.removeprefix("--").replace("-", "_")
-
-
-def parse_interval_mode(text: str) -> str:
-    """Return the stored value of an interval mode; stored values are accepted too."""
-    if text in INTERVAL_MODES.values():
-        return text
-    return INTERVAL_MODES[make_choice_parser(*INTERVAL_MODES)(text)]
 
 
 def format_interval_mode(stored: str) -> str:
@@ -487,207 +330,13 @@ def format_interval_mode(stored: str) -> str:
     return next(word for word, value in INTERVAL_MODES.items() if value == stored)
 
 
-def check_interval_mode(text: str | None) -> str | None:
-    """Return the stored value of `--intervals`, None if it was not given; or UsageError."""
-    if text is None:
-        return None
-    try:
-        return parse_interval_mode(text)
-    except ValueError as error:
-        raise UsageError(f"--intervals {error}") from None
-
-
-OPTIONS: Final = (
-    _choice(
-        "preset",
-        "--preset",
-        tuple(PRESETS),
-        "Start from a bundle of defaults; paper is the published algorithm alone.",
-    ),
-    Option(
-        "hidden",
-        "--layers",
-        "SIZES",
-        "Set the hidden layers: 50, or 50,50; none is linear; auto tries several.",
-        parse_layers,
-        LAYER_WORDS,
-    ),
-    Option(
-        "activation",
-        "--activation",
-        "NAME",
-        f"Use {', '.join(activations.ACTIVATIONS)} hidden units.",
-        parse_activation,
-        tuple(activations.ACTIVATIONS),
-    ),
-    _choice(
-        "covariance",
-        "--covariance",
-        _COVARIANCES,
-        f"Set which weights correlate: {', '.join(_COVARIANCES)}.",
-        "KIND",
-    ),
-    Option(
-        "group_size",
-        "--group-size",
-        "N",
-        "Set the hidden units per group (--covariance group).",
-        make_integer_parser(1, None),
-        shown_default="10 or fewer",
-    ),
-    Option(
-        "noise",
-        "--noise",
-        "NOISE",
-        "Learn the noise (auto, constant), or give its sd in the target's units.",
-        parse_noise,
-        NOISE_WORDS,
-    ),
-    Option(
-        "hidden_noise",
-        "--hidden-noise",
-        "VARIANCE",
-        "Add this variance to hidden units (--covariance paper).",
-        parse_variance,
-    ),
-    Option(
-        "prior_variance",
-        "--prior-variance",
-        "RULE",
-        f"Set the prior variance of weights: {', '.join(PRIORS)} or a number.",
-        parse_prior_variance,
-        tuple(PRIORS),
-    ),
-    _choice(
-        "link",
-        "--link",
-        ("probit", "sigmoid"),
-        "Set the link of classes; sigmoid is the paper's, for two classes.",
-    ),
-    _choice(
-        "sigmoid_variance",
-        "--sigmoid-variance",
-        ("exact", "printed"),
-        "Compute the variance of sigmoid and tanh exactly, or as printed.",
-    ),
-    _guard(
-        "units",
-        "--standardize",
-        "Standardize columns; off uses their own units from the first row.",
-    ),
-    _guard(
-        "clip",
-        "--clip",
-        "Clip standardized inputs to the range -8 to 8.",
-    ),
-    _guard(
-        "widen",
-        "--inflate",
-        "Inflate the variance for rows that are learned more than once.",
-    ),
-    Option(
-        "intervals",
-        "--intervals",
-        "|".join(INTERVAL_MODES),
-        "Calibrate intervals online, or leave them to the model.",
-        parse_interval_mode,
-        tuple(INTERVAL_MODES),
-    ),
-    _guard(
-        "robust",
-        "--robust",
-        "Reduce the weight of outliers, and learn the temperature of classes.",
-    ),
-    _guard(
-        "drift",
-        "--drift",
-        "Forget old rows after a drift alarm.",
-    ),
-    Option(
-        "ensemble",
-        "--ensemble",
-        "K",
-        "Average the predictions of K networks.",
-        make_integer_parser(1, 64),
-    ),
-    Option(
-        "rehearse",
-        "--replay",
-        "auto|off|K",
-        "Replay each early row K times; auto compares 8 with off.",
-        parse_replay_ratio,
-        GUARD_WORDS,
-    ),
-    Option(
-        "seed",
-        "--seed",
-        "N",
-        "Set the random seed of the first weights and of --shuffle.",
-        make_integer_parser(0, 2**63 - 1, "2^63 - 1"),
-    ),
-)
-"""The settings that `kbnn train` offers."""
-
-
-class SettingOverrides:
-    """The settings that the user gave; a new model uses defaults for the others."""
-
-    def __init__(self, **stated: Any) -> None:
-        unknown = set(stated) - {option.name for option in OPTIONS} - {"kind"}
-        if unknown:
-            raise UsageError(f"a model has no setting '{min(unknown)}'")
-        self.stated = stated
-
-    @classmethod
-    def parse_texts(
-        cls, texts: Mapping[str, str | None], kind: str | None = None
-    ) -> SettingOverrides:
-        """Parse texts by the name of their setting; None was not given.
-
-        `kind` is the target type of numbers.
-        """
-        given = {option: texts.get(option.name) for option in OPTIONS}
-        chosen = {o.name: o.parse_value(text) for o, text in given.items() if text is not None}
-        return cls(**chosen, **({} if kind is None else {"kind": kind}))
-
-    def make_settings(self, defaults: Mapping[str, Any] | None = None) -> Settings:
-        """Return the settings of a new model; `defaults` replace the usual ones."""
-        bundle = PRESETS[self.stated.get("preset", "none")]
-        try:
-            return Settings(**{**(defaults or {}), **bundle, **self.stated})
-        except IncompatibleOptionsError as error:
-            raise UsageError(str(error)) from error
-        except ValueError as error:
-            raise UsageError(f"--layers: {error}") from error
-
-    def check_against(self, path: str, settings: Settings) -> None:
-        """Raise UsageError for a setting that contradicts a model, naming both values."""
-        for option in OPTIONS:
-            there = getattr(settings, option.name)
-            wanted = self.stated.get(option.name, there)
-            if wanted != there:
-                shown = [_format_option_value(option, value) for value in (there, wanted)]
-                raise make_contradiction_error(path, option.flag, *shown)
-
-
-def make_contradiction_error(path: str, flag: str, there: str, wanted: str) -> UsageError:
-    """Make the error for an option that contradicts a model."""
-    return UsageError(
-        f"{flag} {wanted} contradicts {path}, which has {there} "
-        f"(leave out {flag}, or start over with --fresh)"
-    )
-
-
-def _format_option_value(option: Option, value: Any) -> str:
-    if option.name == "intervals":
-        return format_interval_mode(value)
-    return "off" if option.name == "rehearse" and value == 0 else _format_setting(value)
-
-
-def _format_setting(value: object) -> str:
+def format_setting(name: str, value: object) -> str:
+    """Format the stored value of a setting as users type it."""
+    if name == "intervals":
+        return format_interval_mode(str(value))
     if isinstance(value, tuple):
         return ",".join(map(str, value)) or "none"
-    if isinstance(value, bool):
+    if isinstance(value, bool) or (name == "rehearse" and value == 0):
         return "auto" if value else "off"
     if isinstance(value, float):
         return f"{value:.15g}"

@@ -13,21 +13,20 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbnn.data.batch import Rows
 from kbnn.data.schema import Schema
 from kbnn.data.values import (
+    MissingSpellings,
     cast_to_text,
     is_numeric,
     is_text,
-    missing_tokens,
     parse_numbers,
     python_values,
 )
-from kbnn.errors import ArgumentError, DataError, UsageError
+from kbnn.errors import DataError, UsageError
 from kbnn.sink import Closeable, Sink, open_sink, standard_output
 from kbnn.targets.base import OutputField, TargetType
 from kbnn.targets.prediction import Forecast
@@ -117,11 +116,6 @@ def _find_column(batch: pa.RecordBatch | None, name: str) -> pa.Array | None:
     return batch.column(at) if batch is not None and at >= 0 else None
 
 
-def check_interval_level(interval: float) -> None:
-    """Raise unless the level of an interval is between 0 and 1."""
-    _check_level("--interval", interval)
-
-
 def leading_columns(rows: Rows, task: TargetType, key: Sequence[str] = ()) -> pa.RecordBatch:
     """Return the columns before the predictions: row number, key, id and true targets."""
     columns = {"row": pa.array(rows.number)}
@@ -136,18 +130,6 @@ def leading_columns(rows: Rows, task: TargetType, key: Sequence[str] = ()) -> pa
         )
         columns[name] = pa.array(true, kind, from_pandas=True)
     return pa.RecordBatch.from_pydict(columns)
-
-
-def check_quantile_level(share: float) -> None:
-    """Raise unless the level of a quantile is between 0 and 1."""
-    _check_level("--quantiles", share)
-
-
-def _check_level(option: str, share: object) -> None:
-    if not isinstance(share, float | int | np.number):
-        raise ArgumentError(f"{option} must be a number between 0 and 1, not {share!r}")
-    if not 0.0 < share < 1.0:
-        raise UsageError(f"{option} must lie between 0 and 1, not {share:g}")
 
 
 class TextWriter(LineWriter):
@@ -213,7 +195,7 @@ class TypedWriter(Writer):
     ) -> None:
         super().__init__(path, fields)
         self._known = schema
-        self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
+        self._missing = MissingSpellings(schema.missing)
         self._file = open_output(path, keep)
         self._types: pa.Schema | None = None
 
@@ -257,7 +239,7 @@ class TypedWriter(Writer):
             return array
         try:
             if field.type == pa.float64() and is_text(array.type):
-                return pa.array(parse_numbers(array, self._tokens).values, from_pandas=True)
+                return pa.array(parse_numbers(array, self._missing).values, from_pandas=True)
             return cast_to_text(array) if field.type == pa.string() else array.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise DataError(

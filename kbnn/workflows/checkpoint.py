@@ -30,6 +30,7 @@ from kbnn.data.read_options import ReadOptions
 from kbnn.data.sources import STDIN
 from kbnn.errors import KbnnError, ModelError, UsageError
 from kbnn.model import file as modelfile
+from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
 from kbnn.plain_values import read_dataclass
@@ -238,8 +239,9 @@ class Checkpoint(Closeable):
         """Whether the model file exists."""
         return os.path.exists(self.path)
 
-    def save_model(self, model: OnlineModel) -> None:
+    def save_model(self, model: StreamModel) -> None:
         """Replace the model file by this model."""
+        assert isinstance(model, OnlineModel)
         self.save_state(*to_state(model))
 
     def save_state(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:

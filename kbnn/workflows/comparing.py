@@ -21,9 +21,9 @@ from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
 from kbnn.sink import write_atomically
-from kbnn.workflows.class_weights import iter_weights
 from kbnn.workflows.inspecting import Inspection, inspect_model
 from kbnn.workflows.keyed import is_fleet
+from kbnn.workflows.model_weights import iter_weights
 from kbnn.workflows.options import check_outputs
 
 MAX_WEIGHT_CHANGES = 10

@@ -10,9 +10,11 @@ from kbnn.data.batch import Rows, TargetTypeChange
 from kbnn.data.row_blocks import concat_rows
 from kbnn.fleet.dask_backend import DaskCluster, RemotePredictor
 from kbnn.fleet.fleet import Fleet
+from kbnn.fleet.key_index import read_keys
+from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
+from kbnn.option_table import LOCAL_ENGINE
 from kbnn.targets.prediction import Forecast, select_rows
-from kbnn.workflows.options import ENGINES, LOCAL_ENGINE, check_choice
 
 SENT_ROWS: Final = 4096
 """Rows sent to workers in one block, unless the stream is live."""
@@ -21,22 +23,23 @@ MAX_BLOCKS_AHEAD: Final = 1
 
 
 @contextmanager
-def use_engine(model: OnlineModel, engine: str, cluster: str) -> Iterator[None]:
+def use_engine(model: StreamModel, engine: str, cluster: str) -> Iterator[None]:
     """Run the model's work on an engine within the block; results are identical bit for bit."""
-    if check_choice("--engine", engine, ENGINES) == LOCAL_ENGINE:
+    if engine == LOCAL_ENGINE:
         yield
         return
     dask = DaskCluster(cluster)
     try:
         if isinstance(model, Fleet):
-            model.use_cluster(dask)
-        elif not model.schema.lags:  # lags need the rows one by one
+            model.models.use_cluster(dask)
+        elif isinstance(model, OnlineModel) and not model.schema.lags:  # lags need single rows
             model.predict_backend = RemotePredictor(dask, model).predict
         yield
     finally:
         if isinstance(model, Fleet):
-            model.use_cluster(None)
-        model.predict_backend = None
+            model.models.use_cluster(None)
+        elif isinstance(model, OnlineModel):
+            model.predict_backend = None
         dask.close()
 
 
@@ -55,11 +58,10 @@ class LearningPipeline:
     On a live stream each block is answered before the next one is read.
     """
 
-    def __init__(self, model: OnlineModel, live: bool) -> None:
+    def __init__(self, model: StreamModel, live: bool) -> None:
         self._model = model
-        self._fleet = (
-            model if isinstance(model, Fleet) and model.uses_workers and not live else None
-        )
+        remote = isinstance(model, Fleet) and model.models.uses_workers and not live
+        self._fleet = model if remote and isinstance(model, Fleet) else None
         self._unsent: list[tuple[Rows, list[str]]] = []
         self._sent: list[list[Rows]] = []
         self._again = False
@@ -74,7 +76,7 @@ class LearningPipeline:
         if self._fleet is None:
             yield LearnedRows(rows, *self._model.learn_batch(rows, again))
             return
-        self._unsent.append((rows, self._fleet.read_row_keys(rows)))
+        self._unsent.append((rows, read_keys(rows, self._fleet.key)))
         self._again = again
         if sum(len(keys) for _, keys in self._unsent) >= SENT_ROWS:
             self._send_block(self._fleet)

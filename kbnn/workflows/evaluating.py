@@ -8,7 +8,7 @@ has that type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -17,21 +17,21 @@ import numpy as np
 
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
-from kbnn.data.row_blocks import take_rows as take_rows
+from kbnn.data.row_blocks import take_rows
 from kbnn.distributions import dispatch
 from kbnn.errors import DataError
 from kbnn.fleet.key_index import KeyScores, read_keys
 from kbnn.metrics.score import PinballLoss
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.verdicts import TargetSection, Verdict
-from kbnn.model.model import OnlineModel
-from kbnn.model.recursive_forecast import SequenceNotices
+from kbnn.model.interface import StreamModel
 from kbnn.model.replay_buffer import MAX_HELD_ROWS
 from kbnn.targets.base import OutputOptions, TargetType
 from kbnn.targets.numeric import quantile_name
 from kbnn.targets.prediction import IN_WARMUP, select_rows
 from kbnn.targets.registry import VALUE_RANGES, find_value_ranges
 from kbnn.wording import format_count
+from kbnn.workflows.predicting import predict_rows
 from kbnn.workflows.run_results import advise_frozen
 
 
@@ -138,7 +138,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: OnlineModel,
+    model: StreamModel,
     stream: Stream,
     *,
     quantiles: Sequence[float] = (),
@@ -161,16 +161,9 @@ def evaluate(
     )  # classes have no quantiles: raises
     done.pinball = {name: PinballLoss(quantiles) for name in model.task.targets if quantiles}
     done.keys = KeyScores(model.task) if model.key else None
-    timing = done.timing
-    predict = model.learn if learn else model.open_predictor(SequenceNotices(notice))
-    unlearnable = UnlearnedRowNotices()
-    start = perf_counter()
-    for rows in stream:
-        got = perf_counter()
-        text = unlearnable.notice_invalid_target(rows, model.task.name, model.task.targets)
-        if text is not None:
-            notice(text)
-        forecast = predict(rows)
+    timing, start = done.timing, perf_counter()
+    batches = _read_batches(model, stream, timing, notice)
+    for rows, forecast in predict_rows(model, batches, notice, learn=learn):
         predicted = perf_counter()
         if not learn:
             card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
@@ -183,15 +176,12 @@ def evaluate(
             values = [dispatch.quantile(forecast.stated[:, j], share) for share in quantiles]
             loss.add(rows.y[:, j], np.stack(values, axis=1), rows.weight)
         done.bad_rows = stream.bad_rows
-        timing.read += got - start
-        timing.predict += predicted - got
         on_rows(len(made))
-        start = perf_counter()
-        timing.score += start - predicted
+        timing.score += perf_counter() - predicted
+    timing.predict = perf_counter() - start - timing.read - timing.score
     if learn:  # single rows may not be scored yet, and the target type may have changed
         done.task, done.card = model.task, model.card
         card = done.card
-    timing.read += perf_counter() - start
     done.bad_rows = stream.bad_rows
     if not any(score.rows for score in card.scores):
         if any(score.invalid for score in card.scores) and model.key:
@@ -206,6 +196,23 @@ def evaluate(
             f"nothing to evaluate: none of the {done.rows:,} rows has a value of {names}"
         )
     return done
+
+
+def _read_batches(
+    model: StreamModel, stream: Stream, timing: EvaluationTiming, notice: Callable[[str], None]
+) -> Iterator[Rows]:
+    """Yield the batches of a stream; time the reading, and report targets out of range."""
+    unlearnable = UnlearnedRowNotices()
+    while True:
+        start = perf_counter()
+        rows = next(stream, None)
+        timing.read += perf_counter() - start
+        if rows is None:
+            return
+        text = unlearnable.notice_invalid_target(rows, model.task.name, model.task.targets)
+        if text is not None:
+            notice(text)
+        yield rows
 
 
 class _InvalidTarget(NamedTuple):

@@ -15,8 +15,7 @@ from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows, slice_rows
 from kbnn.data.clock import format_times
 from kbnn.data.dataset import Stream
-from kbnn.data.row_blocks import concat_rows
-from kbnn.data.row_blocks import take_rows as blocks_taken
+from kbnn.data.row_blocks import concat_rows, take_rows
 from kbnn.data.time_series import MAX_NAMES_SHOWN
 from kbnn.errors import ArgumentError, DataError, UsageError
 from kbnn.metrics.verdicts import ChartGroup, ChartSpec, TargetSection
@@ -128,7 +127,7 @@ def _read_future(
         if end is not None and rows.time is not None:
             later = ~(rows.time[:, 0] <= end[0])
             past += int(np.sum(~later))
-            rows = rows if later.all() else blocks_taken(rows, np.flatnonzero(later))
+            rows = rows if later.all() else take_rows(rows, np.flatnonzero(later))
         parts.append(rows)
         if sum(len(part.y) for part in parts) >= steps:
             break

@@ -17,9 +17,11 @@ from kbnn.metrics.verdicts import TargetSection
 from kbnn.model import candidates as candidates_module
 from kbnn.model import diagnostics
 from kbnn.model.diagnostics import QuantityEffects, compute_effects
+from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.wording import clean_text, format_count, format_number, format_rows
 from kbnn.workflows.forecast import add_forecast_chart
+from kbnn.workflows.keyed import get_overall_model
 
 MAX_LISTED_ALARMS = 5
 
@@ -217,8 +219,9 @@ def format_bytes(size: int) -> str:
     return f"{size} bytes"
 
 
-def inspect_model(model: OnlineModel, path: str, size: int | None = None) -> Inspection:
-    """Inspect a model; `size` is its size in bytes if `path` is not its file."""
+def inspect_model(whole: StreamModel, path: str, size: int | None = None) -> Inspection:
+    """Inspect a model or fleet; `size` is its size in bytes if `path` is not its file."""
+    model = get_overall_model(whole)
     members = model.learner_state.members
     network = None
     if members:
@@ -244,21 +247,21 @@ def inspect_model(model: OnlineModel, path: str, size: int | None = None) -> Ins
         classes=list(model.schema.classes),
         facts=model.task.target_details(model.learner_state.sharpness),
         noise=model.task.describe_noise(model.settings.noise, noise_sd),
-        rows=model.rows,
-        skipped=model.skipped,
+        rows=whole.rows,
+        skipped=whole.skipped,
         pending_labels=model.pending_rows.format_summary() if model.schema.wait else "",
         settings=model.settings.to_json(),
         network=network,
         columns=list_columns(model),
         noise_sd=noise_sd,
         effects=compute_effects(model),
-        health=diagnostics.collect_health(model),
+        health={**diagnostics.collect_health(model), "rejected": whole.rejected_rows},
         paper_deviations=list_paper_deviations(model),
         candidates=[
             rival._asdict() for rival in candidates_module.rank_candidates(model.racers, model.lost)
         ],
         engine=kernel.describe_engine(),
-        position=model.position,
+        position=whole.position,
         figures={
             name: score.metric_values() for name, score in zip(targets, card.scores, strict=True)
         },

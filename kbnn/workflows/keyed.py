@@ -25,13 +25,14 @@ from kbnn.fleet.store import (
     write_description,
 )
 from kbnn.model import file as modelfile
+from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
-from kbnn.model.settings import Settings, make_contradiction_error
+from kbnn.model.settings import Settings
 from kbnn.sink import write_atomically
 from kbnn.wording import describe_os_error
 from kbnn.workflows.checkpoint import Checkpoint, FileIdentity, identify_file
-from kbnn.workflows.options import TrainOptions, check_columns
+from kbnn.workflows.options import TrainOptions, make_contradiction_error
 from kbnn.workflows.run_results import list_prequential_figures
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "copy_model",
     "create_fleet",
     "export_model",
+    "get_overall_model",
     "is_fleet",
     "load",
     "load_existing",
@@ -76,7 +78,7 @@ class FleetCheckpoint(Checkpoint):
             self._saved_models = identify_file(os.path.join(self.folder, MODELS_FILE))
         return self._store
 
-    def save_model(self, model: OnlineModel) -> None:
+    def save_model(self, model: StreamModel) -> None:
         """Save the fleet; ModelError if another process changed its files."""
         assert isinstance(model, Fleet)
 
@@ -134,8 +136,8 @@ def _save_copy(fleet: Fleet, folder: str) -> None:
     os.mkdir(folder)
     try:
         with FleetStore(folder, writes=True) as copy:
-            fleet.store.copy_to(copy)
-            fleet.store = copy
+            fleet.models.store.copy_to(copy)
+            fleet.models.store = copy
             fleet.save()
         write_description(folder, fleet.key)
     except BaseException:
@@ -153,7 +155,7 @@ def _list_files(path: str) -> set[str]:
 
 
 def load_existing(path: str, home: Checkpoint | None, options: TrainOptions) -> Fleet | None:
-    """Load the fleet to continue, None if there is none; raise if the options contradict it."""
+    """Load the fleet to continue, None if there is none; raise if its key differs."""
     if not is_fleet(path):
         if home is None and os.path.exists(path) and not os.path.isdir(path):
             raise ModelError(f"{path}: is a file, but a fleet needs a folder. Name one with -m.")
@@ -173,8 +175,6 @@ def load_existing(path: str, home: Checkpoint | None, options: TrainOptions) -> 
         return None
     if options.key and options.key != fleet.key:
         raise make_contradiction_error(path, "--key", ",".join(fleet.key), ",".join(options.key))
-    options.choices.check_against(path, fleet.settings)
-    check_columns(path, options.read, fleet.schema)
     return _apply_options(fleet, options)
 
 
@@ -194,7 +194,7 @@ def create_fleet(
 def _apply_options(fleet: Fleet, options: TrainOptions) -> Fleet:
     if fleet.schema.lags and options.read.epochs > 1:
         raise UsageError("a fleet with --lags learns in one pass: leave out --epochs")
-    fleet.most_open = options.open or DEFAULT_OPEN_MODELS
+    fleet.models.most_open = options.open or DEFAULT_OPEN_MODELS
     return fleet
 
 
@@ -207,7 +207,7 @@ def add_key_columns(read: ReadOptions, key: tuple[str, ...]) -> ReadOptions:
     return replace(read, original=True, ignore=(*read.ignore, *key), key=key)
 
 
-def load(path: str) -> OnlineModel:
+def load(path: str) -> StreamModel:
     """Load the model of a file, or the fleet of a folder."""
     if not is_fleet(path):
         return modelfile.load(path)
@@ -218,14 +218,22 @@ def load(path: str) -> OnlineModel:
     return fleet
 
 
-def copy_model(model: OnlineModel) -> OnlineModel:
+def copy_model(model: StreamModel) -> StreamModel:
     """Return an independent copy of a model or fleet."""
     if isinstance(model, Fleet):
         return model.copy()
-    return modelfile.load_bytes(modelfile.to_bytes(*to_state(model)))
+    return modelfile.load_bytes(modelfile.to_bytes(*to_state(get_overall_model(model))))
 
 
-def check_single_model(model: OnlineModel, path: str, asked: Mapping[str, bool]) -> None:
+def get_overall_model(model: StreamModel) -> OnlineModel:
+    """Return a single model as it is, and of a fleet the model that holds its record."""
+    if isinstance(model, Fleet):
+        return model.overall
+    assert isinstance(model, OnlineModel)
+    return model
+
+
+def check_single_model(model: StreamModel, path: str, asked: Mapping[str, bool]) -> None:
     """Raise if an option for single models is used with a fleet."""
     for option, used in asked.items():
         if used and model.key:
@@ -235,7 +243,7 @@ def check_single_model(model: OnlineModel, path: str, asked: Mapping[str, bool])
             )
 
 
-def select_model(model: OnlineModel, path: str, key: str) -> OnlineModel:
+def select_model(model: StreamModel, path: str, key: str) -> OnlineModel:
     """Return the model of one key of a fleet; UsageError if there is none."""
     if not isinstance(model, Fleet):
         raise UsageError(f"--key is for a fleet, and {path} is one model")
@@ -244,7 +252,7 @@ def select_model(model: OnlineModel, path: str, key: str) -> OnlineModel:
         raise UsageError(
             f"--key takes {len(model.key)} values, one of each of {_join_key_names(model)}"
         )
-    found = model.model_of(join_key_cells(cells))
+    found = model.models.find_model(join_key_cells(cells))
     if found is None:
         raise UsageError(
             f"{path}: no model for the key '{shorten(key)}' of {_join_key_names(model)}"
@@ -262,7 +270,7 @@ def measure_file_size(model: OnlineModel) -> int:
     return len(modelfile.to_bytes(*to_state(model)))
 
 
-def summarize_fleet(model: OnlineModel, path: str) -> dict[str, Any]:
+def summarize_fleet(model: StreamModel, path: str) -> dict[str, Any]:
     """Return the object of `inspect --json` for a fleet."""
     assert isinstance(model, Fleet)
     return {
@@ -271,7 +279,7 @@ def summarize_fleet(model: OnlineModel, path: str) -> dict[str, Any]:
         "task": model.task.name,
         "targets": model.schema.targets,
         "rows": model.rows,
-        "common": model.pooled_model is not None,
+        "common": model.models.pooling.pooled_model is not None,
         "prequential": list_prequential_figures(model),
         "keys": [
             {
@@ -281,10 +289,10 @@ def summarize_fleet(model: OnlineModel, path: str) -> dict[str, Any]:
                 "coverage_90": metrics.coverage,
                 "alarms": metrics.alarms,
             }
-            for key, metrics in model.store.iter_key_metrics()
+            for key, metrics in model.models.store.iter_key_metrics()
         ],
     }
 
 
-def _join_key_names(model: OnlineModel) -> str:
+def _join_key_names(model: Fleet) -> str:
     return ",".join(map(shorten, model.key))

@@ -1,20 +1,19 @@
 """Options of a training run, and checks of options against models, columns and files.
 
-The command line and Python use the same names (`TrainKeywords`). `build_train_options` turns both
-into `TrainOptions`, so that names, defaults and errors are the same.
+The command line and Python give the options that `kbnn.option_table` declares. Both become
+`TrainOptions`, so that names, defaults and errors are the same.
 """
 
 from __future__ import annotations
 
-import difflib
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final
 
 from kbnn.core.layout import layout_of
-from kbnn.data.decoder import parse_hash_options
 from kbnn.data.inputs import list_source_paths
 from kbnn.data.lags import parse_lags
 from kbnn.data.number_format import NumberMarks, format_mark
@@ -26,16 +25,15 @@ from kbnn.errors import KbnnError, UsageError
 from kbnn.fleet.fleet import FLEET_DEFAULTS
 from kbnn.fleet.store import MODELS_FILE, is_fleet
 from kbnn.model import file as modelfile
-from kbnn.model.settings import (
-    FORMER_FLAGS,
-    OPTIONS,
-    SettingOverrides,
-    Settings,
-    get_keyword,
-    make_contradiction_error,
+from kbnn.model.settings import PRESETS, IncompatibleOptionsError, Settings
+from kbnn.option_table import (
+    LOCAL_ENGINE,
+    ColumnNames,
+    list_keywords,
+    parse_keywords,
 )
-from kbnn.output.writers import check_interval_level, check_name, check_quantile_level
-from kbnn.targets.registry import TARGET_TYPES, make_target_type, requested_numeric_type
+from kbnn.output.writers import check_name
+from kbnn.targets.registry import make_target_type, requested_numeric_type
 
 MODEL_OPTION: Final = "--model"
 """The option of the trained model: the only output that may replace a model."""
@@ -51,17 +49,6 @@ def check_network_size(settings: Settings, schema: Schema) -> None:
         raise UsageError(
             f"{error} (fewer --layers or --features, or --covariance neuron)"
         ) from error
-
-
-ON_ERROR_CHOICES: Final = ("stop", "skip")
-
-
-def check_choice(option: str, value: str, allowed: Sequence[str]) -> str:
-    """Return a value that is one of those allowed, or raise UsageError."""
-    if value not in allowed:
-        *most, last = allowed
-        raise UsageError(f"{option} is {', '.join(most)} or {last}, not '{value}'")
-    return value
 
 
 def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
@@ -210,13 +197,46 @@ def _join_names(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
+class SettingOverrides:
+    """The settings that the user gave; a new model uses defaults for the others."""
+
+    def __init__(self, **stated: Any) -> None:
+        unknown = stated.keys() - {field.name for field in dataclasses.fields(Settings)}
+        if unknown:
+            raise UsageError(f"a model has no setting '{min(unknown)}'")
+        self.stated = stated
+
+    def make_settings(self, defaults: Mapping[str, Any] | None = None) -> Settings:
+        """Return the settings of a new model; `defaults` replace the usual ones."""
+        bundle = PRESETS[self.stated.get("preset", "none")]
+        try:
+            return Settings(**{**(defaults or {}), **bundle, **self.stated})
+        except IncompatibleOptionsError as error:
+            raise UsageError(str(error)) from error
+        except ValueError as error:
+            raise UsageError(f"--layers: {error}") from error
+
+    def check_against(self, path: str, settings: Settings) -> None:
+        """Raise UsageError for a setting that contradicts a model, naming both values."""
+        for option in list_keywords().values():
+            if option.home == "settings" and option.stored_name in self.stated:
+                there = getattr(settings, option.stored_name)
+                wanted = self.stated[option.stored_name]
+                if wanted != there:
+                    shown = map(option.format_value, (there, wanted))
+                    raise make_contradiction_error(path, option.flag, *shown)
+
+
+def make_contradiction_error(path: str, flag: str, there: str, wanted: str) -> UsageError:
+    """Make the error for an option that contradicts a model."""
+    return UsageError(
+        f"{flag} {wanted} contradicts {path}, which has {there} "
+        f"(leave out {flag}, or start over with --fresh)"
+    )
+
+
 DEFAULT_MODEL: Final = "model.npz"
 DEFAULT_FLEET: Final = "fleet"
-CHECKPOINT_SECONDS: Final = 30.0
-LOCAL_ENGINE: Final = "local"
-FORMER_LOCAL_ENGINE: Final = "here"
-ENGINES: Final = (LOCAL_ENGINE, "dask")
-DEFAULT_CLUSTER: Final = "local:2"
 
 
 @dataclass(frozen=True)
@@ -234,44 +254,44 @@ class TrainOptions:
     interval: float = 0.9  # probability between lower and upper
     quantiles: Sequence[float] = ()  # of the predictions
     bad_rows: str | None = None
-    checkpoint_every: float = CHECKPOINT_SECONDS  # seconds
+    checkpoint_every: float = 30.0  # seconds
     key: tuple[str, ...] = ()  # columns whose values choose the model of a fleet
     common: bool = True  # whether models of new keys start from a model of all rows
     open: int | None = None  # models of a fleet in memory at a time
     engine: str = LOCAL_ENGINE  # this process, or the workers of a Dask cluster
-    cluster: str = DEFAULT_CLUSTER
+    cluster: str = "local:2"
 
     @property
     def settings(self) -> Settings:
         """Settings of a new model or fleet."""
         return self.choices.make_settings(FLEET_DEFAULTS if self.key else None)
 
-    def check(self) -> None:
-        """Raise UsageError for invalid options, before anything is opened."""
+    def check(self, also_written: Mapping[str, str | None] | None = None) -> None:
+        """Raise UsageError for invalid options, before anything is opened.
+
+        `also_written` are further files that the caller writes, by option.
+        """
         for flag, stated in (("--fresh", self.fresh), ("--relearn", self.again)):
             if stated and self.resume:
                 raise UsageError(f"{flag} and --resume contradict each other")
         self.read.check()
         self._check_key()
-        check_choice("--engine", self.engine, ENGINES)
         if self.engine != LOCAL_ENGINE and (self.model is None or not self.key):
             raise UsageError(
                 f"--engine {self.engine} needs a fleet in a folder: add --key and --model"
             )
         _ = self.settings
-        check_interval_level(self.interval)
-        for share in self.quantiles:
-            check_quantile_level(share)
         if self.model == "-":
             raise UsageError("--model cannot be -: a model is saved to a file")
         if not self.checkpoint_every > 0.0:
             raise UsageError(f"--checkpoint-every must be positive, not {self.checkpoint_every:g}")
         check_outputs(
-            list_source_paths(self.sources),
+            [] if _is_empty(self.sources) else list_source_paths(self.sources),
             {
                 "--model": self.model,
                 "--predictions": self.predictions,
                 "--bad-rows": self.bad_rows,
+                **(also_written or {}),
             },
         )
         if self.predictions is not None:
@@ -290,224 +310,45 @@ class TrainOptions:
             raise UsageError("--key and --id cannot be combined: a fleet has no pending labels")
 
 
-ColumnNames = str | int | Sequence[str | int]
-"""One or several names of columns; in pandas they may be numbers."""
-
-
-class ReadKeywords(TypedDict, total=False):
-    """Options of everything that reads data."""
-
-    columns: Sequence[str] | None  # names for the columns of a numpy array
-    limit: int | None
-    on_error: str  # stop or skip
-    bad_rows: str | None
-    na: ColumnNames
-    format: str
-    delimiter: str | None
-    header: bool | None
-
-
-class LearnKeywords(ReadKeywords, total=False):
-    """Options of learning."""
-
-    epochs: int
-    shuffle: bool
-    test_split: float
-    predictions: str | None
-    interval: float
-    intervals: str
-    quantiles: Sequence[float]
-
-
-class ModelKeywords(TypedDict, total=False):
-    """Options of a model: its columns and its network."""
-
-    features: ColumnNames | None
-    ignore: ColumnNames | None
-    weight: str | None
-    input_sd: bool
-    categorical: ColumnNames | None
-    numeric: ColumnNames | None
-    hash: str | Sequence[str] | None  # device:32
-    decimal: str | None
-    thousands: str | None
-    task: str
-    time: str | None
-    time_unit: str
-    lags: str | int | Sequence[int] | None
-    known_ahead: ColumnNames | None
-    id: str | None
-    max_pending: int | None
-    wait: int | None  # former name of max_pending
-    layers: int | Sequence[int] | str
-    activation: str
-    covariance: str
-    group_size: int
-    noise: str | float
-    preset: str
-    hidden_noise: float
-    prior_variance: str | float
-    link: str
-    sigmoid_variance: str
-    standardize: bool | str
-    units: bool | str  # former name of standardize
-    clip: bool | str
-    inflate: bool | str
-    widen: bool | str  # former name of inflate
-    robust: bool | str
-    drift: bool | str
-    ensemble: int
-    replay: str | int | bool
-    rehearse: str | int | bool  # former name of replay
-    seed: int
-
-
-class TrainKeywords(LearnKeywords, ModelKeywords, total=False):
-    """Options of a training run."""
-
-    fresh: bool
-    resume: bool
-    relearn: bool
-    again: bool  # former name of relearn
-    checkpoint_every: float
-    key: ColumnNames | None
-    pooling: bool
-    common: bool  # former name of pooling
-    max_open_models: int | None
-    open: int | None  # former name of max_open_models
-    engine: str
-    cluster: str
-
-
-_READ_KEYWORDS: Final = (
-    "weight",
-    "input_sd",
-    "format",
-    "header",
-    "limit",
-    "shuffle",
-    "test_split",
-    "epochs",
-    "time",
-    "time_unit",
-    "id",
-    "max_pending",
-)
-_RUN_KEYWORDS: Final = (
-    "fresh",
-    "resume",
-    "relearn",
-    "predictions",
-    "interval",
-    "quantiles",
-    "bad_rows",
-    "checkpoint_every",
-    "pooling",
-    "max_open_models",
-    "cluster",
-)
-_KEYWORD_FIELDS: Final = {
-    "max_pending": "wait",
-    "relearn": "again",
-    "pooling": "common",
-    "max_open_models": "open",
-}
-"""Keywords whose fields in `ReadOptions` and `TrainOptions` have other names."""
-_SETTING_OPTIONS: Final = {get_keyword(option.flag): option for option in OPTIONS}
+def _is_empty(sources: Any) -> bool:
+    """Return whether no sources are named yet, as for a model that is fed row by row."""
+    return isinstance(sources, tuple) and not sources
 
 
 def build_train_options(
-    sources: Any,
-    target: ColumnNames | None = None,
-    model: str | None = None,
-    **words: Unpack[TrainKeywords],
+    sources: Any, target: ColumnNames | None = None, model: str | None = None, **words: Any
 ) -> TrainOptions:
-    """Return the options of a run from keywords; the others have their defaults."""
-    _check_keywords(words)
-    said = _rename_former_keywords(words)
-    task = check_choice("--task", said.get("task", "auto"), ("auto", *TARGET_TYPES))
-    on_error = check_choice("--on-error", said.get("on_error", "stop"), ON_ERROR_CHOICES)
-    columns = said.get("columns")
-    read = ReadOptions(
-        target=list_names(target),
-        features=list_names(said.get("features")),
-        ignore=list_names(said.get("ignore")),
-        categorical=list_names(said.get("categorical")),
-        numeric=list_names(said.get("numeric")),
-        hashed=parse_hash_options(list_names(said.get("hash"))),
-        decimal=said.get("decimal") or "",
-        thousands=said.get("thousands") or "",
-        na=list_names(said.get("na")),
-        delimiter=parse_delimiter(said.get("delimiter")),
-        columns=None if columns is None else tuple(map(str, columns)),
-        task=task,
-        on_error=on_error,  # type: ignore[arg-type]  # checked above
-        lags=None if said.get("lags") is None else _format_value(said["lags"]),
-        known_ahead=None if said.get("known_ahead") is None else list_names(said["known_ahead"]),
-        **_select_fields(said, _READ_KEYWORDS),
-    )
-    texts = {
-        option.name: None if said.get(word) is None else _format_value(said[word])
-        for word, option in _SETTING_OPTIONS.items()
-    }
-    return TrainOptions(
-        key=list_names(said.get("key")),
-        sources=sources,
-        model=model,
-        read=read,
-        choices=SettingOverrides.parse_texts(texts, kind=requested_numeric_type(task)),
-        engine=rename_former_engine(said.get("engine", LOCAL_ENGINE)),
-        **_select_fields(said, _RUN_KEYWORDS),
-    )
+    """Return the options of a run from the keywords of a Python call.
+
+    Parameters
+    ----------
+    sources
+        The data, see `kbnn.data.inputs`.
+    target
+        Column or columns to predict.
+    model
+        Path of the model file; None keeps the model in memory.
+    **words
+        Options of `kbnn train`; the others have their defaults.
+
+    Raises
+    ------
+    UsageError
+        If an option is unknown or does not take its value.
+    """
+    values = parse_keywords("train", {"target": target, **words}, list_keywords())
+    options = store_train_options(sources, model, values)
+    options.check()
+    return options
 
 
-def rename_former_engine(engine: str) -> str:
-    """Return the present name of an engine, which is checked elsewhere."""
-    return LOCAL_ENGINE if engine == FORMER_LOCAL_ENGINE else engine
-
-
-def _select_fields(said: Mapping[str, Any], keywords: Iterable[str]) -> dict[str, Any]:
-    return {_KEYWORD_FIELDS.get(name, name): said[name] for name in keywords if name in said}
-
-
-def _rename_former_keywords(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options by their present names; UsageError if one is given by both names."""
-    said = dict(words)
-    for former, present in FORMER_FLAGS.items():
-        old, new = get_keyword(former), get_keyword(present)
-        if old in said:
-            if new in said:
-                raise UsageError(f"{old} is the former name of {new}: give only {new}")
-            said[new] = said.pop(old)
-    return said
-
-
-def _check_keywords(said: Mapping[str, Any]) -> None:
-    """Raise UsageError for an unknown keyword, with the nearest known one."""
-    known = [*TrainKeywords.__annotations__, *_SETTING_OPTIONS, "target", "model"]
-    for word in said:
-        if word not in known:
-            close = difflib.get_close_matches(word, known, 1, 0.5)
-            hint = f": did you mean {close[0]}?" if close else ""
-            raise UsageError(f"no such option: {word}{hint}")
-
-
-def list_names(names: ColumnNames | None) -> tuple[str, ...]:
-    """Return one or several names as texts."""
-    if names is None:
-        return ()
-    return (str(names),) if isinstance(names, str | int) else tuple(map(str, names))
-
-
-def parse_delimiter(value: str | None) -> str | None:
-    r"""Return a delimiter as typed; `\t` and `tab` are the tab."""
-    return "\t" if value in ("\\t", "tab") else value
-
-
-def _format_value(value: Any) -> str:
-    """Format a setting's value as on the command line."""
-    if isinstance(value, bool):
-        return "auto" if value else "off"
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value)) or "none"
-    return str(value)
+def store_train_options(sources: Any, model: str | None, values: Mapping[str, Any]) -> TrainOptions:
+    """Return the options of a run from parsed values, by the names of their options."""
+    fields: dict[str, dict[str, Any]] = {"settings": {}, "read": {}, "run": {}}
+    for name, option in list_keywords().items():
+        if values.get(name) is not None:
+            fields[option.home][option.stored_name] = values[name]
+    kind = requested_numeric_type(values["task"])
+    choices = SettingOverrides(**fields["settings"], **({} if kind is None else {"kind": kind}))
+    read = ReadOptions(**fields["read"])
+    return TrainOptions(sources, model, read, choices, **fields["run"])

@@ -5,7 +5,7 @@ Every row gets one forecast; unreadable rows get missing values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,24 +13,20 @@ from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream, open_stream
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.reading import BadRowWriter
-from kbnn.model.model import OnlineModel
+from kbnn.model.interface import StreamModel
 from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.output.writers import Writer
 from kbnn.targets.prediction import Forecast, blank_rows, join_forecasts
-from kbnn.workflows.options import ON_ERROR_CHOICES, check_choice, list_names, parse_delimiter
 
 
 @contextmanager
 def open_inference_stream(
-    model: OnlineModel,
+    model: StreamModel,
     sources: Any,
     *,
     notice: Callable[[str], None],
     bad_rows: str | None = None,
-    na: str | Sequence[str] | None = None,
-    delimiter: str | None = None,
-    columns: Sequence[str] | None = None,
-    on_error: str = "stop",
+    na: Sequence[str] = (),
     learn: bool = False,
     **how: Any,
 ) -> Iterator[tuple[Stream, BadRowWriter]]:
@@ -44,14 +40,9 @@ def open_inference_stream(
         how["target_may_be_absent"] = not how.get("use_target", True)
         how["use_target"] = True
     schema = model.schema.copy()
-    schema.missing.extend(token for token in list_names(na) if token not in schema.missing)
-    chosen = ReadOptions(
-        admit=learn,
-        delimiter=parse_delimiter(delimiter),
-        columns=None if columns is None else tuple(map(str, columns)),
-        on_error=on_error,  # type: ignore[arg-type]  # checked by the caller
-        **{**how, "original": how.get("original", False) or bool(model.key)},
-    )
+    schema.missing.extend(token for token in na if token not in schema.missing)
+    original = how.pop("original", False) or bool(model.key)
+    chosen = ReadOptions(admit=learn, original=original, **how)
     chosen.check()
     with (
         BadRowWriter(bad_rows) as bad,
@@ -62,23 +53,11 @@ def open_inference_stream(
         yield stream, bad
 
 
-def check_predict_on_error(on_error: str) -> str:
-    """Translate --on-error for predictions: `skip` keeps the row, with missing values."""
-    return (
-        "keep" if check_choice("--on-error", on_error, ON_ERROR_CHOICES[::-1]) == "skip" else "stop"
-    )
-
-
-def check_evaluate_on_error(on_error: str) -> str:
-    """Check --on-error for evaluations."""
-    return check_choice("--on-error", on_error, ON_ERROR_CHOICES)
-
-
 Notice = Callable[[str], None]
 
 
 def predict_stream(
-    model: OnlineModel,
+    model: StreamModel,
     stream: Stream,
     writer: Writer,
     *,
@@ -92,20 +71,21 @@ def predict_stream(
         on_rows(len(rows.y))
 
 
-def collect_forecasts(model: OnlineModel, stream: Stream, notice: Notice) -> Forecast:
+def collect_forecasts(model: StreamModel, stream: Stream, notice: Notice) -> Forecast:
     """Return the forecasts of all rows, in order."""
     return join_forecasts([forecast for _, forecast in predict_rows(model, stream, notice)])
 
 
 def predict_rows(
-    model: OnlineModel, stream: Stream, notice: Notice
+    model: StreamModel, batches: Iterable[Rows], notice: Notice, *, learn: bool = False
 ) -> Iterator[tuple[Rows, Forecast]]:
-    """Yield rows with their forecasts, in order; the model does not change.
+    """Yield rows with their forecasts, in order; `learn`: each row is learned once predicted.
 
-    Prediction and evaluation share this function: the scored forecasts are the written ones.
+    Prediction, evaluation and the Python interface share this function: the scored forecasts are
+    the written ones.
     """
-    predict = model.open_predictor(SequenceNotices(notice))
-    for rows in stream:
+    predict = model.learn if learn else model.open_predictor(SequenceNotices(notice))
+    for rows in batches:
         forecast = predict(rows)
         if rows.unreadable is not None:
             forecast = blank_rows(forecast, rows.unreadable)

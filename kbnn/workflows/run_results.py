@@ -12,16 +12,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
-
-from kbnn.model.model import OnlineModel
-
-if TYPE_CHECKING:
-    from kbnn.workflows.training import Training
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from time import thread_time
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -33,9 +26,14 @@ from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, Verdict
+from kbnn.model.interface import StreamModel
+from kbnn.model.model import OnlineModel
 from kbnn.model.replay import REPLAY_ROWS
 from kbnn.model.settings import WIDE_COVARIANCE_INPUTS
 from kbnn.wording import format_count, format_number, format_rows
+
+if TYPE_CHECKING:
+    from kbnn.workflows.training import Training
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class RowTally:
     rejected: int = 0  # could not be learned from
 
     @classmethod
-    def from_model(cls, model: OnlineModel) -> RowTally:
+    def from_model(cls, model: StreamModel) -> RowTally:
         """Return the counts of a model."""
         return cls(model.rows, model.skipped, model.rejected_rows)
 
@@ -68,6 +66,7 @@ def summarize_training(training: Training) -> dict[str, Any]:
     alone, `rows_per_second` counts everything.
     """
     model, seconds = training.model, training.seconds
+    overall = training.overall_model
     tally = RowTally.from_model(model).since(training.tally_before)
     return {
         "model": training.options.model,
@@ -82,9 +81,9 @@ def summarize_training(training: Training) -> dict[str, Any]:
         "targets": model.schema.targets,
         "prequential": list_prequential_figures(model),
         "test": None if training.test is None else training.test.to_json(),
-        "noise_sd": list(model.noise_sd),
+        "noise_sd": list(overall.noise_sd),
         "intervals": model.interval_mode,
-        "alarms": list(model.alarms),
+        "alarms": list(overall.alarms),
         "seconds": asdict(seconds),
         "rows_per_second": training.rows / seconds.total if seconds.total > 0.0 else None,
         "microseconds_per_row": 1e6 * training.processor_seconds / training.rows
@@ -93,7 +92,7 @@ def summarize_training(training: Training) -> dict[str, Any]:
     }
 
 
-def list_prequential_figures(model: OnlineModel) -> dict[str, Any]:
+def list_prequential_figures(model: StreamModel) -> dict[str, Any]:
     """Return the model's prequential metrics, with `coverage_90` where there are intervals."""
     figures = model.card.metric_values(model.schema.targets)
     for one in [figures, *figures.get("targets", {}).values()]:
@@ -107,7 +106,7 @@ MAX_TRIAL_COVARIANCES: Final = 1 << 24
 """Number of covariances above which even a trial takes too long."""
 
 
-def measure_row_seconds(model: OnlineModel) -> float | None:
+def measure_row_seconds(model: StreamModel) -> float | None:
     """Measure the processor time of learning one row; None for few columns or huge networks."""
     width, settings = (
         model.schema.width,
@@ -132,7 +131,7 @@ def measure_row_seconds(model: OnlineModel) -> float | None:
     return (thread_time() - start) / TRIAL_ROWS
 
 
-def estimate_cost(model: OnlineModel, stream: Stream, passes: int) -> str | None:
+def estimate_cost(model: StreamModel, stream: Stream, passes: int) -> str | None:
     """Return a notice about the expected duration; None if it is short."""
     each = measure_row_seconds(model)
     if each is None:
@@ -167,7 +166,7 @@ FROZEN_ADVICE = (
 
 
 def judge_targets(
-    model: OnlineModel, held_out: Scorecard | None = None
+    model: StreamModel, held_out: Scorecard | None = None
 ) -> list[tuple[str, Verdict]]:
     """Return the verdict on each target, with advice.
 
@@ -199,7 +198,7 @@ def _add_sentences(verdict: Verdict, *more: str) -> Verdict:
     return replace(verdict, sentences=(*verdict.sentences, *(text for text in more if text)))
 
 
-def _advise_on_order(model: OnlineModel, before: Verdict) -> str:
+def _advise_on_order(model: StreamModel, before: Verdict) -> str:
     """Return advice for a model that was good while learning but is not at the end."""
     better = "Row by row, while it was learning, it did better: the order of the rows matters."
     if model.schema.is_ordered:
@@ -207,13 +206,13 @@ def _advise_on_order(model: OnlineModel, before: Verdict) -> str:
     return f"{better} Use --shuffle, or keep it learning if future rows come in this order."
 
 
-def _add_advice(model: OnlineModel, verdict: Verdict) -> Verdict:
+def _add_advice(model: StreamModel, verdict: Verdict) -> Verdict:
     """Add advice on the verdict and on drift."""
     remedy = _advise_on_verdict(model, verdict.headline) if verdict.level == "poor" else ""
     return _add_sentences(verdict, remedy, _advise_on_drift(model))
 
 
-def _advise_on_verdict(model: OnlineModel, headline: str) -> str:
+def _advise_on_verdict(model: StreamModel, headline: str) -> str:
     if headline.startswith("No better"):
         return (
             "The inputs may carry no information about the target. Try more rows, --epochs 10 or "
@@ -231,8 +230,10 @@ def _advise_on_verdict(model: OnlineModel, headline: str) -> str:
     return ""
 
 
-def _advise_on_drift(model: OnlineModel) -> str:
+def _advise_on_drift(model: StreamModel) -> str:
     """Return advice if there were many drift alarms."""
+    if not isinstance(model, OnlineModel):
+        return ""
     alarms, rows = model.alarm_count, model.learner_state.seen
     if alarms < ALARMS_PER_10000_ROWS or alarms * 10_000 < ALARMS_PER_10000_ROWS * rows:
         return ""

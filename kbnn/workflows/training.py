@@ -20,6 +20,7 @@ from kbnn.data.sources import STDIN
 from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model import file as modelfile
+from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer
@@ -78,6 +79,12 @@ class Listener:
         """Handle a completed checkpoint."""
 
 
+def create_model(settings: Settings, schema: Schema) -> OnlineModel:
+    """Create a model without rows; raise UsageError if its network is too large."""
+    check_network_size(settings, schema)
+    return OnlineModel.create(settings, schema)
+
+
 class Training:
     """One training run: `run` does it, the attributes describe its progress and result."""
 
@@ -85,9 +92,12 @@ class Training:
         self,
         options: TrainOptions,
         listener: Listener | None = None,
-        known: OnlineModel | None = None,
+        known: StreamModel | None = None,
     ) -> None:
-        """Set up a run; `known` is the model to continue if `options.model` names no file."""
+        """Set up a run with checked options.
+
+        `known` is the model to continue if `options.model` names no file.
+        """
         self.options = options
         self._given_model = known
         self.listener = listener or Listener()
@@ -97,7 +107,7 @@ class Training:
         self.rows = 0  # rows processed by this run, over all passes
         self.processor_seconds = 0.0  # processor time of learning
         self.stream: Stream | None = None
-        self.model: OnlineModel
+        self.model: StreamModel
         self.position: Position
         self.tally_before = RowTally()
         self.test: Evaluation | None = None  # on the rows held out
@@ -116,13 +126,17 @@ class Training:
         """Number of unreadable rows in this run."""
         return 0 if self._bad is None else self._bad.count
 
+    @property
+    def overall_model(self) -> OnlineModel:
+        """The model, or of a fleet the model that holds its record."""
+        return keyed.get_overall_model(self.model)
+
     def run(self, interruption: InterruptGuard | None = None) -> None:
         """Train; `Interrupted` and errors in the data are raised after saving."""
         interruption = interruption or InterruptGuard()
         start = perf_counter()
         try:
             with ExitStack() as stack:
-                self.options.check()
                 if self.options.model is not None:
                     home = FleetCheckpoint if self._is_fleet else Checkpoint
                     self._checkpoint = stack.enter_context(home(self.options.model))
@@ -180,10 +194,9 @@ class Training:
     def find_schema(self) -> None:
         """Find schema and settings; learn and write nothing."""
         with ExitStack() as stack:
-            self.options.check()
             self._open_stream(stack, InterruptGuard())
 
-    def _load_existing(self) -> OnlineModel | None:
+    def _load_existing(self) -> StreamModel | None:
         """Load the model to continue, None if there is none; raise if the options contradict it."""
         options, path = self.options, self.options.model
         model = self._given_model
@@ -236,7 +249,7 @@ class Training:
         self.tally_before = RowTally.from_model(self.model)
         self.ready = True
 
-    def _create_model(self, settings: Settings, schema: Schema) -> OnlineModel:
+    def _create_model(self, settings: Settings, schema: Schema) -> StreamModel:
         if self.options.key:
             return keyed.create_fleet(self._checkpoint, self.options, settings, schema)
         return OnlineModel.create(settings, schema)
@@ -337,10 +350,11 @@ class Training:
     def _score_held_out(self, stream: Stream) -> None:
         """Report forgetting, and score the rows held out."""
         notice = self.listener.on_notice
-        found = measure_forgetting(self.model)
+        model = self.overall_model
+        found = measure_forgetting(model)
         if found is not None:
             shuffled = self.options.read.shuffle
-            notice(format_forgetting(found, shuffled=shuffled, alarms=self.model.alarm_count))
+            notice(format_forgetting(found, shuffled=shuffled, alarms=model.alarm_count))
         if not self.options.read.test_split:
             return
         stream.start_next_pass(testing=True)
@@ -389,7 +403,7 @@ class Training:
             self.model.schema.targets,
             settled=self.model.settings.kind != "auto",
         )
-        for text in (invalid, self._unlearnable.notice_dropped_rows(self.model.let_go)):
+        for text in (invalid, self._unlearnable.notice_dropped_rows(self.overall_model.let_go)):
             if text is not None:
                 self.listener.on_notice(text)
         if self._writer is not None and not again:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbnn_cli.command_options import HelpAll, make_completer
-from kbnn_cli.help_screens import Command
+from kbnn_cli.command_options import Command, HelpAll, make_completer
 
 EXAMPLES = """\b
 Examples:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from kbnn_cli import command_options
-from kbnn_cli.help_screens import Command
+from kbnn_cli.command_options import add_command
 
 EXAMPLES = """\b
 Examples:
@@ -23,76 +20,25 @@ Examples:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-Weights = Annotated[
-    bool,
-    typer.Option(
-        "--weights",
-        help="Print every weight as CSV: mean, sd and prior; or add them to --json.",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
-WeightsFile = Annotated[
-    str | None,
-    typer.Option(
-        "--weights-file",
-        metavar="FILE.npz",
-        help="Write means and covariances of all weights as NumPy arrays.",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
-Diff = Annotated[
-    str | None,
-    typer.Option(
-        "--diff",
-        metavar="OTHER",
-        help="Compare with another model, which is listed first.",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
 
-
-Key = Annotated[
-    str | None,
-    typer.Option(
-        "--key",
-        metavar="KEY",
-        help="Show the model of this key of a fleet; several columns: north,d7.",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
-Export = Annotated[
-    str | None,
-    typer.Option(
-        "--export",
-        metavar="FILE.npz",
-        help="Write the model shown to a file of its own.",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
-
-
-@app.command(cls=Command, epilog=EXAMPLES)
+@add_command(app, EXAMPLES)
 def inspect(
-    model: command_options.Model,
-    key: Key = None,
-    export: Export = None,
-    force: command_options.Force = False,
-    weights: Weights = False,
-    weights_file: WeightsFile = None,
-    diff: Diff = None,
-    report: command_options.Report = None,
-    plot: command_options.Plot = None,
-    no_plots: command_options.NoPlots = False,
-    json: command_options.Json = False,
-    help_all: command_options.HelpAll = False,
+    model: str,
+    key: str | None,
+    export: str | None,
+    force: bool,
+    weights: bool,
+    weights_file: str | None,
+    diff: str | None,
+    report: str | None,
+    plot: str | None,
+    no_plots: bool,
+    json: bool,
 ) -> None:
     """Show a model: settings, columns, weights, effects of features and past scores."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.workflows import class_weights as belief
-    from kbnn.workflows import comparing, inspecting, keyed, model_report
-    from kbnn.workflows.class_weights import Weight
-    from kbnn.workflows.class_weights import iter_weights as all_weights
+    from kbnn.workflows import comparing, inspecting, keyed, model_report, model_weights
     from kbnn.workflows.options import check_outputs
     from kbnn_cli import display, result_screens
 
@@ -100,31 +46,33 @@ def inspect(
         raise UsageError("--diff and --weights cannot be combined")
     model_report.check_report_paths(report, plot)
     if weights_file is not None:
-        belief.check_weights_path(weights_file)
+        model_weights.check_weights_path(weights_file)
     if force and export is None:
         raise UsageError("--force replaces the file of --export: name it with --export FILE.npz")
     outputs = {"--weights-file": weights_file, "--report": report, "--plot": plot}
     models = [model] if diff is None else [model, diff]
     check_outputs((), outputs, models=models, new_models={"--export": export}, force=force)
     size = None
-    known = keyed.load(model)
+    loaded = keyed.load(model)
+    known = keyed.get_overall_model(loaded)
     if key is not None:
-        known = keyed.select_model(known, model, key)
+        loaded = known = keyed.select_model(loaded, model, key)
         model, size = f"{model} {key}", keyed.measure_file_size(known)
-    if known.key:
+    if loaded.key:
         asked = {"--weights": weights, "--weights-file": weights_file, "--diff": diff}
         asked |= {"--report": report, "--plot": plot, "--export": export}
-        keyed.check_single_model(known, model, {name: bool(value) for name, value in asked.items()})
-        found_keys = keyed.summarize_fleet(known, model)
+        checked = {name: bool(value) for name, value in asked.items()}
+        keyed.check_single_model(loaded, model, checked)
+        found_keys = keyed.summarize_fleet(loaded, model)
         if json:
             display.print_json(found_keys)
         else:
-            display.print_parts(result_screens.overview_parts(known, found_keys))
+            display.print_parts(result_screens.overview_parts(loaded, found_keys))
         return
     if export is not None:
         keyed.export_model(known, export)
     if weights_file is not None:
-        belief.save_weights(known, weights_file)
+        model_weights.save_weights(known, weights_file)
     found = inspecting.inspect_model(known, model, size)
     title = f"{model_report.format_file_name(model)}: {found.description}"
     plots = display.on_terminal() and not no_plots
@@ -136,10 +84,10 @@ def inspect(
             else:
                 display.print_parts(result_screens.comparison_parts(made, diff, model))
         elif json:
-            listed = {"weights": [weight._asdict() for weight in all_weights(known)]}
+            listed = {"weights": [weight._asdict() for weight in model_weights.iter_weights(known)]}
             display.print_json({**found.to_json(), **(listed if weights else {})})
         elif weights:
-            display.print_csv(Weight._fields, all_weights(known))
+            display.print_csv(model_weights.Weight._fields, model_weights.iter_weights(known))
         else:
             display.print_parts(result_screens.inspection_parts(found, plots=plots))
     finally:  # also if the reader of the output leaves early

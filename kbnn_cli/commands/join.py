@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from kbnn_cli import command_options
-from kbnn_cli.help_screens import Command
+from kbnn_cli.command_options import add_command
 
 EXAMPLES = """\b
 Examples:
@@ -19,36 +16,14 @@ Examples:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-Models = Annotated[
-    list[str], typer.Argument(metavar="MODELS...", help="Read two or more model files.")
-]
-Output = Annotated[
-    str,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE.npz",
-        help="Write the joined model to this file.",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
 
-
-@app.command(cls=Command, epilog=EXAMPLES)
-def join(
-    models: Models,
-    output: Output,
-    force: command_options.Force = False,
-    json: command_options.Json = False,
-    quiet: command_options.Quiet = False,
-    help_all: command_options.HelpAll = False,
-) -> None:
+@add_command(app, EXAMPLES)
+def join(models: list[str], output: str, force: bool, json: bool, quiet: bool) -> None:
     """Join models that were trained on parts of the rows into a weighted ensemble."""
-    from kbnn.workflows.comparing import join_model_files as together
-    from kbnn.workflows.comparing import list_ensemble_weights
+    from kbnn.workflows.comparing import join_model_files, list_ensemble_weights
     from kbnn_cli import display
 
-    made = together(models, output, force=force)
+    made = join_model_files(models, output, force=force)
     members, shares = made.settings.ensemble, list_ensemble_weights(made)
     if json:
         display.print_json(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from time import perf_counter
-from typing import Annotated
+from typing import Any
 
 import typer
 
-from kbnn_cli import command_options
-from kbnn_cli.help_screens import Command
+from kbnn_cli.command_options import add_command
 
 EXAMPLES = """\b
 Examples:
@@ -22,97 +22,37 @@ Examples:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-Output = Annotated[
-    str,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="Write to .csv, .tsv, .jsonl, .parquet or .arrow; - is CSV on stdout.",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
-Decompose = Annotated[
-    bool,
-    typer.Option(
-        "--decompose",
-        help="Add the parts of sd: function_sd (epistemic) and noise_sd (aleatoric).",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
-OnlyPredictions = Annotated[
-    bool,
-    typer.Option(
-        "--only-predictions",
-        help="Write the predictions without the input columns.",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
-Plot = Annotated[
-    str | None,
-    typer.Option(
-        "--plot",
-        metavar="FILE.png|svg|pdf",
-        help="Draw the last values, the forecast and its intervals (--horizon).",
-        rich_help_panel=command_options.OUTPUT,
-    ),
-]
-OnError = Annotated[
-    str,
-    typer.Option(
-        "--on-error",
-        metavar="skip|stop",
-        autocompletion=command_options.complete_on_error,
-        help="Write a row that cannot be read without prediction, or stop there.",
-        rich_help_panel=command_options.READING,
-    ),
-]
 
-
-@app.command(cls=Command, epilog=EXAMPLES)
+@add_command(app, EXAMPLES)
 def predict(
-    model: command_options.Model,
-    sources: command_options.MaybeSources = None,
-    horizon: command_options.Horizon = None,
-    output: Output = "-",
-    interval: command_options.Interval = 0.9,
-    quantiles: command_options.Quantiles = None,
-    intervals: command_options.Intervals = None,
-    decompose: Decompose = False,
-    only_predictions: OnlyPredictions = False,
-    plot: Plot = None,
-    json: command_options.Json = False,
-    quiet: command_options.Quiet = False,
-    on_error: OnError = "skip",
-    bad_rows: command_options.BadRows = None,
-    limit: command_options.Limit = None,
-    format: command_options.Format = "auto",
-    na: command_options.Na = None,
-    delimiter: command_options.Delimiter = None,
-    header: command_options.Header = None,
-    engine: command_options.Engine = "local",
-    cluster: command_options.Cluster = "local:2",
-    help_all: command_options.HelpAll = False,
+    model: str,
+    sources: Sequence[str],
+    horizon: int | None,
+    output: str,
+    interval: float,
+    quantiles: tuple[float, ...],
+    intervals: str | None,
+    decompose: bool,
+    only_predictions: bool,
+    plot: str | None,
+    json: bool,
+    quiet: bool,
+    engine: str,
+    cluster: str,
+    **reading: Any,
 ) -> None:
     """Predict rows: write mean, sd, lower and upper, or class probabilities.
 
     With --horizon, forecast steps after the last row learned.
     """
     from kbnn.errors import UsageError
-    from kbnn.model.settings import check_interval_mode
-    from kbnn.output.writers import (
-        check_interval_level,
-        check_name,
-        check_quantile_level,
-        open_writer,
-    )
+    from kbnn.output.writers import check_name, open_writer
     from kbnn.targets.base import OutputOptions
     from kbnn.workflows import engines, forecast, keyed, model_report, predicting
     from kbnn.workflows.options import check_outputs
     from kbnn.workflows.predicting import predict_stream
     from kbnn_cli import display, result_screens
 
-    how = predicting.check_predict_on_error(on_error)
     if json and output == "-":
         raise UsageError(
             "--json and the predictions cannot both go to standard output (add -o FILE)"
@@ -123,19 +63,16 @@ def predict(
         )
     if horizon is None and plot is not None:
         raise UsageError("--plot needs --horizon: it draws a forecast")
-    outputs = {"--output": output, "--bad-rows": bad_rows, "--plot": plot}
-    check_outputs(sources or (), outputs, models=[model])
+    outputs = {"--output": output, "--bad-rows": reading["bad_rows"], "--plot": plot}
+    check_outputs(sources, outputs, models=[model])
     check_name(output)
     model_report.check_report_paths(None, plot)
     start = perf_counter()
     known = keyed.load(model)
     keyed.check_single_model(known, model, {"--horizon": horizon is not None})
-    known.set_interval_mode(check_interval_mode(intervals))
-    check_interval_level(interval)
-    wanted = OutputOptions(interval, command_options.parse_shares(quantiles), decompose)
-    for share in wanted.quantiles:
-        check_quantile_level(share)
-    fields = known.task.output_fields(wanted)
+    single = keyed.get_overall_model(known)
+    known.set_interval_mode(intervals)
+    fields = known.task.output_fields(OutputOptions(interval, quantiles, decompose))
     steps = None
     with ExitStack() as stack:
         stream, bad = None, None
@@ -144,22 +81,16 @@ def predict(
                 known,
                 sources,
                 notice=display.make_notifier(quiet),
-                bad_rows=bad_rows,
-                na=na,
-                delimiter=delimiter,
-                on_error=how,
-                limit=limit,
-                format=format,
-                header=header,
+                **reading,
                 use_target=False,
                 original=not only_predictions and horizon is None,
             )
             stream, bad = stack.enter_context(opened)
         if horizon is not None:
-            steps = forecast.forecast_horizon(known, horizon, stream, display.make_notifier(quiet))
+            steps = forecast.forecast_horizon(single, horizon, stream, display.make_notifier(quiet))
         writer = stack.enter_context(open_writer(output, fields, known.schema))
         if steps is not None:
-            writer.write(steps.forecast, forecast.build_step_columns(known, steps))
+            writer.write(steps.forecast, forecast.build_step_columns(single, steps))
         elif stream is not None:
             progress = display.show_progress(stream, "predicting", quiet or output == "-")
             on_rows = stack.enter_context(progress)
@@ -173,7 +104,7 @@ def predict(
                 notice=display.make_notifier(quiet),
             )
     if steps is not None:
-        result_screens.show_forecast(known, steps, plot, terminal=output != "-" and not quiet)
+        result_screens.show_forecast(single, steps, plot, terminal=output != "-" and not quiet)
     if bad is not None:
         display.report_bad_rows(bad, "no prediction", quiet)
     if json:

@@ -38,6 +38,11 @@ CALLS: dict[str, tuple[type[KbnnError], str, Callable[[kbnn.Model], object]]] = 
         "lone surrogate",
         lambda m: kbnn.Model("y").learn({SURROGATE: [1.0, 2.0], "y": [1.0, 2.0]}),
     ),
+    "hashed label": (
+        DataError,
+        "lone surrogate",
+        lambda m: kbnn.Model("y", hash="c:8").learn_one({"c": SURROGATE}, 1.0),
+    ),
     "new category": (DataError, "lone surrogate", lambda m: m.learn_one({"c": SURROGATE}, 1.0)),
     "first class": (
         DataError,
@@ -79,13 +84,13 @@ CALLS: dict[str, tuple[type[KbnnError], str, Callable[[kbnn.Model], object]]] = 
     "number as path": (ArgumentError, "a path must be", lambda m: kbnn.load(5)),  # type: ignore[arg-type]  # on purpose
     "text as interval": (
         ArgumentError,
-        "a number between 0 and 1",
-        lambda m: m.predict({"a": [1.0]}, interval="x"),  # type: ignore[arg-type]  # on purpose
+        "--interval takes a share such as 0.9 or 90%, not 'x'",
+        lambda m: m.predict({"a": [1.0]}, interval="x"),
     ),
     "text as quantiles": (
         ArgumentError,
-        "a number between 0 and 1",
-        lambda m: m.predict({"a": [1.0]}, quantiles="x"),  # type: ignore[arg-type]  # on purpose
+        "--quantiles takes shares such as 0.05,0.5,0.95, not 'x'",
+        lambda m: m.predict({"a": [1.0]}, quantiles="x"),
     ),
     "text as horizon": (
         ArgumentError,

@@ -26,8 +26,8 @@ import kbnn
 from kbnn.api import arrays as array_models
 from kbnn.api import forecasts
 from kbnn.api import online_model as front
-from kbnn.model.settings import FORMER_FLAGS, get_keyword
-from kbnn.workflows.options import TrainKeywords
+from kbnn.api.keywords import TrainKeywords
+from kbnn.option_table import FORMER_KEYWORDS
 from kbnn_cli.app import load_command
 from tests.commands import kbnn as command
 from tests.training_data import rows_of_classes, rows_of_numbers
@@ -129,7 +129,7 @@ def test_python_has_the_options_of_the_command() -> None:
     shown = {"log", "dry_run", "json", "quiet", "help_all"}  # what is printed, and where
     said = {p.name for p in load_command("train").params} - shown - {"sources"}
     here = {*signature(kbnn.train).parameters, *TrainKeywords.__annotations__} - {"data", "options"}
-    former = {get_keyword(flag) for flag in FORMER_FLAGS} - {"no_common"}
+    former = set(FORMER_KEYWORDS)
     assert former < here
     assert said == here - {"columns"} - former
 

@@ -96,7 +96,7 @@ def test_an_option_of_a_run_is_none_of_a_step() -> None:
 
 
 def test_the_example_runs() -> None:
-    module = sys.modules["kbnn.api.online_model"]
+    module = sys.modules["kbnn.api.functions"]
     result = doctest.testmod(module)
     assert result.failed == 0
     assert result.attempted >= 4

@@ -39,7 +39,7 @@ def test_python_m_is_the_program() -> None:
 
 def test_the_version_has_a_short_name() -> None:
     assert command("-V") == command("--version")
-    assert command("-V").out.startswith("kbnn 0.1.0 (")
+    assert command("-V").out.startswith("kbnn 0.2.0 (")
 
 
 def test_help_is_a_command() -> None:

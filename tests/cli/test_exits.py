@@ -126,7 +126,7 @@ def test_a_defect_is_one_sentence() -> None:
 
 def test_version_names_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("kbnn 0.1.0 (")
+    assert capsys.readouterr().out.startswith("kbnn 0.2.0 (")
 
 
 def test_the_first_line_loads_nothing_else() -> None:

@@ -19,7 +19,8 @@ from kbnn.data.schema import Column, Place, Schema
 from kbnn.errors import DataError, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import OnlineModel
-from kbnn.model.settings import PRESETS, SettingOverrides, Settings
+from kbnn.model.settings import PRESETS, Settings
+from kbnn.workflows.options import SettingOverrides
 from samples import make, tiny
 from tests.commands import kbnn
 from tests.modelling import differences, network, restored

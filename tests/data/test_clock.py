@@ -14,7 +14,7 @@ import pytest
 import kbnn
 from kbnn.data.clock import DAY_SECONDS, Clock, TimeUnit, compute_cycle_phase, format_times
 from kbnn.data.timestamps import detect_times, guess_tick_unit, parse_times, parse_timestamp
-from kbnn.data.values import TICKS_PER_SECOND
+from kbnn.data.values import TICKS_PER_SECOND, MissingSpellings
 from tests.commands import kbnn as command
 from tests.streams import Seen, assert_same, csv_bytes, every_format, parquet_bytes
 from tests.streams import look as look_with_lags
@@ -50,7 +50,7 @@ SPELLINGS = [
 @pytest.mark.parametrize("unit", TICKS_PER_SECOND)
 def test_numbers_of_any_type_are_ticks_and_flags_are_no_time(unit: TimeUnit) -> None:
     ticks = [None, 0, 90 * int(TICKS_PER_SECOND[unit])]
-    none = pa.array([], pa.string())
+    none = MissingSpellings()
     for kind in (pa.int64(), pa.float64(), pa.string()):
         read = parse_times(pa.array(ticks).cast(kind), unit, False, none)
         assert np.array_equal(read.values[1:], [[0.0, 0.0], [90.0, 90.0]])
@@ -378,9 +378,9 @@ def test_one_row_at_a_time_means_the_same() -> None:
     for at, moment in enumerate(hours(60)):
         given = (moment, str(moment), np.datetime64(moment))[at % 3]
         model.learn_one({"when": given, "x": at % 7}, float(at % 5))
-    assert model._model is not None
-    kept = model._model.learner_state.kept.rows().x
-    clock = model._model.schema.clock
+    inner = model._require_single_model()
+    kept = inner.learner_state.kept.rows().x
+    clock = inner.schema.clock
     assert clock is not None
     local = np.array([(m - datetime(1970, 1, 1)).total_seconds() for m in hours(60)])
     expected = clock.encode_times(np.stack((local, local), axis=1))

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import kbnn
 from kbnn.data.number_format import Form, NumberMarks, detect_number_format, report_number_formats
-from kbnn.data.values import missing_tokens, parse_numbers
+from kbnn.data.values import MissingSpellings, parse_numbers
 from kbnn.errors import UsageError
 from tests.commands import kbnn as command
 from tests.streams import assert_same, every_format, look
 
-TOKENS = pa.array(missing_tokens(), pa.string())
+MISSING = MissingSpellings()
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_form_reads_what_keeps_to_it(form: Form, text: str, value: float | None) -> None:
     assert form.parse_number(text) == value
-    read = parse_numbers(pa.array([text, None, text]), TOKENS, form)
+    read = parse_numbers(pa.array([text, None, text]), MISSING, form)
     assert read.unparsed == ({0: text, 2: text} if value is None else {})
     expected = np.nan if value is None else value
     assert np.array_equal(read.values, [expected, np.nan, expected], equal_nan=True)
@@ -75,7 +75,7 @@ def test_tables_and_single_values_are_read_alike(values: list[float]) -> None:
         one_by_one = [form.parse_number(text) for text in texts]
         assert one_by_one == [v for v in values if "e" not in f"{v:,}"]
         assert (
-            parse_numbers(pa.array(texts, pa.string()), TOKENS, form).values.tolist() == one_by_one
+            parse_numbers(pa.array(texts, pa.string()), MISSING, form).values.tolist() == one_by_one
         )
 
 

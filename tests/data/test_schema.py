@@ -14,7 +14,7 @@ from kbnn.data.column_types import ColumnSample, infer_kind
 from kbnn.data.dataset import open_stream
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.schema import Column, Place, Schema
-from kbnn.data.values import missing_tokens
+from kbnn.data.values import MissingSpellings
 from kbnn.errors import ModelError
 from kbnn.plain_values import read_value
 from tests.streams import csv_bytes, jsonl_bytes, look, parquet_bytes
@@ -59,7 +59,7 @@ def test_kinds_by_what_values_read_as(values: list[str | None], kind: str) -> No
 
 
 def test_missing_tokens_in_every_usual_case() -> None:
-    tokens = missing_tokens(("?", " -999 "))
+    tokens = MissingSpellings(("?", " -999 ")).texts
     for token in (
         "",
         "NA",

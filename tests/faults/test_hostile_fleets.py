@@ -212,7 +212,7 @@ def with_packed(change: Callable[[Any, Any], None]) -> None:
     assert fleet is not None
     assert content is not None
     assert packing.is_packed(content)
-    form = fleet.layouts.find_by_name(packing.read_layout_name(content))
+    form = fleet.models.layouts.find_by_name(packing.read_layout_name(content))
     whole = packing.packed_from_bytes(form, content)
     whole = whole._replace(row=whole.row.copy())
     change(form, whole.row)
@@ -251,7 +251,7 @@ def test_a_number_that_is_accepted_is_accepted_in_a_model_file_too(here: Path) -
         fleet, content = Fleet.load(store), store.read("d1")
     assert fleet is not None
     assert content is not None
-    form = fleet.layouts.find_by_name(packing.read_layout_name(content))
+    form = fleet.models.layouts.find_by_name(packing.read_layout_name(content))
     whole = packing.packed_from_bytes(form, content)
     draw, refused = random.Random(5), 0
     for _ in range(150):

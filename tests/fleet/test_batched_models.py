@@ -110,7 +110,7 @@ def test_a_packed_model_that_is_damaged_is_refused(tmp_path: Path) -> None:
         content = next(
             c for k, _ in store.iter_key_metrics() if packing.is_packed(c := store.read(k) or b"")
         )
-        form = fleet.layouts.find_by_name(packing.read_layout_name(content))
+        form = fleet.models.layouts.find_by_name(packing.read_layout_name(content))
         whole = packing.packed_from_bytes(form, content)
         assert packing.packed_to_bytes(form, whole) == content
         draw = np.random.default_rng(0)

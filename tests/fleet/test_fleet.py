@@ -38,7 +38,9 @@ from kbnn.fleet.store import (
     FleetStore,
     KeyMetrics,
 )
+from kbnn.model import file as modelfile
 from kbnn.model.file import load_bytes
+from kbnn.model.serialize import to_state
 from tests.commands import Ran, kbnn, program
 from tests.fleets import made, write
 
@@ -70,7 +72,14 @@ def models(fleet: str = "fleet") -> dict[str, bytes]:
     with FleetStore(fleet, writes=False) as store:
         found = Fleet.load(store)
         assert found is not None
-        return {key: found.file_of(key) for key, _ in store.iter_key_metrics()}
+        return {key: file_of(found, key) for key, _ in store.iter_key_metrics()}
+
+
+def file_of(fleet: Fleet, key: str) -> bytes:
+    """The model file of a key."""
+    model = fleet.models.find_model(key)
+    assert model is not None
+    return modelfile.to_bytes(*to_state(model))
 
 
 def widths(fleet: str = "fleet") -> Any:

@@ -205,7 +205,7 @@ def test_horizons_that_cannot_be(steps: str, sentence: str, tmp_path: Path) -> N
 def test_a_day_is_drawn_ahead_or_as_many_steps_as_can_be_seen(minutes: int, drawn: int) -> None:
     start = np.datetime64("2026-01-01T00:00")
     when = [str(start + np.timedelta64(minutes * at, "m")) for at in range(60)]
-    model = kbnn.train({"time": when, "load": values(60)}, layers=3)._require_model()
+    model = kbnn.train({"time": when, "load": values(60)}, layers=3)._require_single_model()
     (section,) = inspect_model(model, "m.npz", 0).sections
     assert section.groups[-1].title == "What comes next"
     assert len(section.groups[-1].charts[0].data["mean"]) == drawn

@@ -229,9 +229,12 @@ def test_alarms_are_logged_with_the_row_that_raised_them() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise": "loud"}, "noise must be auto, constant or a number"),
-        ({"noise": -1.0}, "noise must be between 0 and 1e\\+100"),
-        ({"noise": float("nan")}, "noise must be between 0 and 1e\\+100"),
+        (
+            {"noise": "loud"},
+            "noise must be auto, constant or a number between 0 and 1e\\+100, got 'loud'",
+        ),
+        ({"noise": -1.0}, "constant or a number between 0 and 1e\\+100, got -1.0"),
+        ({"noise": float("nan")}, "a number between 0 and 1e\\+100, got nan"),
         ({"ensemble": 0}, "ensemble must be between 1 and 64"),
         ({"ensemble": 65}, "ensemble must be between 1 and 64"),
         ({"hidden": (0,)}, "sizes must be at least 1"),

@@ -61,7 +61,7 @@ def refusal(path: str | Path) -> str:
 def test_round_trip_is_exact_to_the_byte(tmp_path: Path, rows: int, classes: bool) -> None:
     lines = rows_of_classes(rows) if classes else rows_of_numbers(rows)
     data = write_csv(tmp_path / "a.csv", lines, "a,b,label" if classes else "a,b,kind,y")
-    model = train([data], tmp_path / "m.npz").model
+    model = train([data], tmp_path / "m.npz").overall_model
     loaded = modelfile.load(str(tmp_path / "m.npz"))
     assert state_of(loaded) == state_of(model)
     assert written(*to_state(loaded)) == (tmp_path / "m.npz").read_bytes()
@@ -115,7 +115,7 @@ def test_newer_and_wrong_headers(tmp_path: Path, model_path: Path) -> None:
         return refusal(changed_header(tmp_path, model_path, **changes))
 
     assert told(version=7, kbnn="9.0") == (
-        "M: was written by a newer kbnn, 9.0 (format 7); this is 0.1.0, which reads format 6"
+        "M: was written by a newer kbnn, 9.0 (format 7); this is 0.2.0, which reads format 6"
     )
     assert told(format="other") == "M: is not a kbnn model"
     assert told(version="1") == "M: is damaged (its version)"

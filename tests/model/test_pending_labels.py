@@ -53,7 +53,7 @@ def trained(path: Path, block: int = 4096, **words: Any) -> OnlineModel:
     options = build_train_options(str(path), **words)
     training = Training(replace(options, read=replace(options.read, block_rows=block)))
     training.run()
-    return training.model
+    return training.overall_model
 
 
 def same_network(one: OnlineModel, other: OnlineModel) -> bool:
@@ -251,8 +251,7 @@ def test_single_rows_wait_too() -> None:
         model.learn_one({"id": at, "x": float(x), "town": town}, None if at else float(y))
         if at:
             model.learn_one({"id": at}, float(y))
-    assert model._model is not None
-    assert model._model.pending_rows.counts["found"] == 79
+    assert model._require_single_model().pending_rows.counts["found"] == 79
     assert model.rows == 80
 
 

@@ -92,7 +92,7 @@ def differences(predict: Callable[[Table], FloatArray], rows: Table, scale: floa
 
 def check(model: kbnn.Model, values: dict[str, Callable[[kbnn.Forecasts], FloatArray]]) -> None:
     """Every effect shown is a finite difference of what `predict` answers."""
-    inner = model._require_model()
+    inner = model._require_single_model()
     rows = kept_rows(inner)
     shown = {told.name: told for told in compute_effects(inner)}
     assert set(shown) == set(values)
@@ -114,7 +114,7 @@ def test_effects_on_numbers_are_differences_of_predicted_means(kind: str, ensemb
     if kind == "amount":
         values["y > 0"] = lambda f: 1.0 - np.asarray(f.to_arrow()["p_0"])
     check(model, values)
-    units = {told.name: told.unit for told in compute_effects(model._require_model())}
+    units = {told.name: told.unit for told in compute_effects(model._require_single_model())}
     assert units["y"] == "units of y"
 
 
@@ -133,7 +133,7 @@ def test_effects_on_two_classes_are_differences_of_a_probability(options: dict[s
     model.learn({**made, "y": draw("two classes", made)})
     name = model.classes[1]
     check(model, {name: lambda f: f.probability[:, 1]})
-    (told,) = compute_effects(model._require_model())
+    (told,) = compute_effects(model._require_single_model())
     assert (told.title, told.unit) == (f"the probability of {name}", "probability")
 
 
@@ -152,7 +152,7 @@ def test_the_last_value_of_a_series_adds_to_its_forecast_as_it_is() -> None:
     rng = np.random.default_rng(2)
     y = 100.0 + np.cumsum(rng.standard_normal(300))
     model = kbnn.train({"x": np.zeros(300), "y": y}, "y", lags="1,2")
-    inner = model._require_model()
+    inner = model._require_single_model()
     assert inner.schema.changes
     shown = {effect.feature: effect.slope for effect in compute_effects(inner)[0].effects}
     sample = inner.card.summaries.sample.x[:SAMPLE_ROWS]
@@ -186,7 +186,7 @@ def test_wide_networks_by_the_chain_rule_agree_with_differences() -> None:
     names = [f"x{k}" for k in range(40)]
     model = kbnn.Model(target="y", task="positive", layers=8)
     model.learn({**dict(zip(names, x.T, strict=True)), "y": y})
-    inner = model._require_model()
+    inner = model._require_single_model()
     (exact,) = compute_effects(inner)
     module.MAX_DIFFERENCED_INPUTS, before = 0, module.MAX_DIFFERENCED_INPUTS
     try:

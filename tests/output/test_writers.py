@@ -17,7 +17,7 @@ from kbnn.data.schema import Column, Place, Schema
 from kbnn.errors import DataError, UsageError
 from kbnn.model.model import Forecast
 from kbnn.model.settings import Settings
-from kbnn.output.writers import check_interval_level, open_writer
+from kbnn.output.writers import open_writer
 from kbnn.targets.base import OutputField, OutputOptions
 from kbnn.targets.prediction import select_rows
 from kbnn.targets.registry import make_target_type
@@ -166,8 +166,6 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         open_writer("o.json", fields, NUMBERS)
     with pytest.raises(UsageError, match=r"cannot be continued"):
         open_writer("o.parquet", fields, NUMBERS, keep=3)
-    with pytest.raises(UsageError, match=r"^--interval must lie between 0 and 1, not 1$"):
-        check_interval_level(1.0)
     path = tmp_path / "none" / "o.csv"
     with pytest.raises(DataError, match=r"cannot be written \(no such file or directory\)$"):
         open_writer(str(path), fields, NUMBERS)

@@ -18,7 +18,7 @@ import pytest
 
 import kbnn
 from docs import commands
-from kbnn.model.settings import FORMER_FLAGS
+from kbnn.option_table import FORMER_FLAGS
 from kbnn_cli.app import COMMANDS
 from kbnn_cli.suggestions import list_option_names
 from tests.commands import SAMPLES
@@ -67,6 +67,10 @@ def test_no_block_is_of_a_kind_that_is_not_run() -> None:
     for name, text in SHOWN.items():
         kinds = {kind for kind, _ in FENCE.findall(text)}
         assert kinds <= {"console", "python", "text"}, name
+
+
+def test_the_types_of_keywords_are_what_the_table_of_options_makes() -> None:
+    assert commands.KEYWORDS.read_text(encoding="utf-8") == commands.build_keywords()
 
 
 def test_the_page_of_commands_is_what_the_commands_make() -> None:

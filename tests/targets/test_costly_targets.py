@@ -67,9 +67,7 @@ def test_groups_become_neurons_once_there_are_many_classes() -> None:
     model = kbnn.Model(target="y", layers=4, rehearse="off")
     for part, covariance in ((slice(2500), "group"), (slice(2500, 2700), "neuron")):
         model.learn({"a": x[part, 0], "b": x[part, 1], "y": [f"c{k}" for k in y[part]]})
-        assert model._model is not None
-        assert model._model.learner_state is not None
-        config = model._model.learner_state.members[0].config
+        config = model._require_single_model().learner_state.members[0].config
         assert config.covariance == covariance
     assert config.outputs == 20
 

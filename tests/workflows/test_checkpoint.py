@@ -83,9 +83,8 @@ def test_places_where_no_model_can_be(tmp_path: Path) -> None:
 
 NURSERY = """
 import os, sys
-from kbnn.model.settings import SettingOverrides
 from kbnn.data.read_options import ReadOptions
-from kbnn.workflows.options import TrainOptions
+from kbnn.workflows.options import SettingOverrides, TrainOptions
 from kbnn.workflows.training import Listener, Training
 
 class Told(Listener):

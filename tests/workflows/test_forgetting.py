@@ -54,7 +54,7 @@ def test_even_rows_are_not_remarked_on() -> None:
     rows = [f"{a:.5f},{b:.5f},{c:.5f},{a * b + c:.5f}\n" for a, b, c in x]
     Path("t.csv").write_text("a,b,c,y\n" + "".join(rows))
     training = train(["t.csv"], Path("m.npz"))
-    assert measure_forgetting(training.model) is None
+    assert measure_forgetting(training.overall_model) is None
 
 
 def test_classes_are_remarked_on_by_what_is_right() -> None:

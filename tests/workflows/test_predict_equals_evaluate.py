@@ -122,7 +122,7 @@ def test_a_fleet_predicts_what_it_scores_however_few_models_are_open(
         )
         rest = part(data, slice(KNOWN, ROWS))
         blocks = [part(rest, slice(k, k + 5)) for k in range(0, ROWS - KNOWN, 5)]
-        fleet._model.most_open = most  # type: ignore[union-attr]  # it is a fleet
+        fleet._model.models.most_open = most  # type: ignore[union-attr]  # it is a fleet
         found = scored(fleet, iter(blocks), monkeypatch)
         assert_same(fleet.predict(rest), found)
         assert_same(fleet.predict(iter(blocks)), found)

@@ -14,7 +14,7 @@ import pytest
 from kbnn.errors import DataError, ModelError, UsageError
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model.file import load
-from kbnn.model.settings import SettingOverrides
+from kbnn.workflows.options import SettingOverrides
 from kbnn.workflows.run_results import summarize_training
 from kbnn.workflows.signals import Interrupted
 from kbnn.workflows.training import Listener, Training, TrainOptions

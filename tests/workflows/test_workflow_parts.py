@@ -222,7 +222,9 @@ def test_a_row_is_shown_with_its_categories_by_name_and_its_lags_for_the_clock()
     hours = [f"2026-01-{1 + at // 24:02} {at % 24:02}:00" for at in range(60)]
     columns = {"when": hours, "town": town, "heat": [at % 7 for at in range(60)]}
     y = [0.25 * (at % 5) for at in range(60)]
-    model = kbnn.train({**columns, "y": y}, layers=3, lags="1", task="regression")._require_model()
+    model = kbnn.train(
+        {**columns, "y": y}, layers=3, lags="1", task="regression"
+    )._require_single_model()
     assert model_report.list_shown_columns(model) == ["town", "heat", "y lag 1"]
     sample = model.card.summaries.sample
     rows = [model_report.format_row_cells(model, x) for x in sample.x]

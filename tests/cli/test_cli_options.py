@@ -12,8 +12,9 @@ import kbnn
 from kbnn.data.schema import DEFAULT_MAX_PENDING
 from kbnn.errors import UsageError
 from kbnn.fleet.fleet import DEFAULT_OPEN_MODELS
-from kbnn.model.settings import FORMER_FLAGS, OPTIONS, Settings
-from kbnn.workflows.options import LOCAL_ENGINE, build_train_options
+from kbnn.model.settings import Settings
+from kbnn.option_table import FORMER_FLAGS, LOCAL_ENGINE, list_keywords
+from kbnn.workflows.options import build_train_options
 from kbnn_cli.app import COMMANDS, load_command
 from kbnn_cli.suggestions import list_option_names
 from tests.commands import SAMPLES
@@ -158,10 +159,12 @@ def test_help_texts_are_one_imperative_line_with_the_default_beside_it(name: str
 
 def test_help_shows_the_defaults_that_a_new_model_has() -> None:
     shown = " ".join(command("train", "--help-all").out.split())
-    for option in OPTIONS:
+    for option in list_keywords().values():
+        if option.home != "settings":
+            continue
         assert f"[default: {option.describe_default()}]" in shown
         if option.name != "group_size":
-            value = getattr(Settings(), option.name)
+            value = getattr(Settings(), option.stored_name)
             assert option.parse_value(option.describe_default()) == value
     limits = {"--max-open-models": DEFAULT_OPEN_MODELS, "--max-pending": DEFAULT_MAX_PENDING}
     for param in load_command("train").params:
