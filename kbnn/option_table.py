@@ -23,12 +23,15 @@ from kbnn.core.state import PRIORS
 from kbnn.data.formats import FORMATS
 from kbnn.errors import ArgumentError, UsageError
 from kbnn.model.settings import (
+    ENCODINGS,
     INTERVAL_MODES,
     MAX_ENSEMBLE,
+    MAX_LAYER_UNITS,
     MAX_NOISE_SD,
     MAX_PRIOR_VARIANCE,
     MAX_REPLAY_RATIO,
     NOISE_WORDS,
+    PORTFOLIOS,
     PRESETS,
     Settings,
     format_setting,
@@ -42,7 +45,6 @@ from kbnn.targets.registry import TARGET_TYPES
 ColumnNames = str | int | Sequence[str | int]
 """One or several names of columns; in pandas they may be numbers."""
 
-MAX_LAYER_UNITS: Final = 100_000
 LOCAL_ENGINE: Final = "local"
 FORMER_LOCAL_ENGINE: Final = "here"
 SWITCH_WORDS: Final = ("auto", "off")
@@ -183,8 +185,8 @@ def parse_switch(value: bool | str) -> bool:
 
 def parse_layers(value: int | Sequence[int] | str) -> tuple[int, ...] | str:
     """Parse the sizes of the hidden layers."""
-    if isinstance(value, str) and value.strip() in ("auto", "none"):
-        return "auto" if value.strip() == "auto" else ()
+    if isinstance(value, str) and value.strip() in (*PORTFOLIOS, "none"):
+        return value.strip() if value.strip() in PORTFOLIOS else ()
     listed = value.split(",") if isinstance(value, str) else value
     try:
         sizes = tuple(map(parse_integer, listed if isinstance(listed, Iterable) else [listed]))
@@ -193,7 +195,7 @@ def parse_layers(value: int | Sequence[int] | str) -> tuple[int, ...] | str:
     if sizes == (0,):
         return ()
     if not all(0 < size <= MAX_LAYER_UNITS for size in sizes):
-        raise ValueError(f"takes sizes such as 50 or 50,50, none or auto; not '{value}'")
+        raise ValueError(f"takes sizes such as 50 or 50,50, none, auto or best; not '{value}'")
     return sizes
 
 
@@ -440,7 +442,7 @@ OPTIONS: Final = (
             splits=True),
         Option("hash", "COLUMN:N", "Hash a column with many categories into N inputs: device:32.",
             parse_hash, field="hashed", splits=True),
-        _choice("task", _TASKS, f"Set the target type: auto, {', '.join(TARGET_TYPES)}.", "TASK",
+        _choice("task", _TASKS, f"Set the target type: {', '.join(TARGET_TYPES)}.", "TASK",
             default="auto", common=True),
         Option("time", "COLUMN", "Use this column as the time, and learn from its calendar.",
             shown_default="the first column of timestamps", common=True),
@@ -468,12 +470,14 @@ OPTIONS: Final = (
     ),
     *_declare(NETWORK, "settings",
         _choice("preset", tuple(PRESETS),
-            "Start from a bundle of defaults; paper is the published algorithm alone."),
+            "Start from a bundle of defaults: fast, best, or the published paper.", common=True),
         Option("layers", "SIZES",
-            "Set the hidden layers: 50, or 50,50; none is linear; auto tries several.",
-            parse_layers, words=("none", "auto"), field="hidden", common=True, estimator=True),
+            "Use one network of these hidden layers: 50, or 50,50; none is linear.",
+            parse_layers, words=("none", *PORTFOLIOS), field="hidden", common=True, estimator=True),
         Option("activation", "NAME", f"Use {', '.join(activations.ACTIVATIONS)} hidden units.",
             parse_activation, words=tuple(activations.ACTIVATIONS), estimator=True),
+        _choice("encoding", ENCODINGS,
+            "Encode numeric inputs by bins: none, piecewise, or where it pays."),
         _choice("covariance", _COVARIANCES,
             f"Set which weights correlate: {', '.join(_COVARIANCES)}.", "KIND", estimator=True),
         Option("group_size", "N", "Set the hidden units per group (--covariance group).",
@@ -503,7 +507,7 @@ OPTIONS: Final = (
         _guard("drift", "Forget old rows after a drift alarm.", estimator=True),
         Option("ensemble", "K", "Average the predictions of K networks.",
             limit_integer(1, MAX_ENSEMBLE), estimator=True),
-        Option("replay", "auto|off|K", "Replay each early row K times; auto compares 8 with off.",
+        Option("replay", "auto|off|K", "Replay each early row K times; auto is 8.",
             parse_replay_ratio, words=SWITCH_WORDS, field="rehearse", former="rehearse",
             estimator=True),
         Option("seed", "N", "Set the random seed of the first weights and of --shuffle.",

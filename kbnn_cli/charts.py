@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.metrics.scorecard import CurvePoint
-    from kbnn.metrics.verdicts import ChartSpec as TaskChart
-    from kbnn.metrics.verdicts import TargetSection
+    from kbnn.metrics.sections import ChartSpec as TaskChart
+    from kbnn.metrics.sections import TargetSection
 from rich.table import Table
 
 DOT_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))

@@ -14,6 +14,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from kbnn.metrics.sections import describe_target
+from kbnn.metrics.target_metrics import build_metric_table, find_metrics
+from kbnn.model.ensemble import describe_member
 from kbnn.model.replay_buffer import WARM_UP_ROWS
 from kbnn.option_table import LOCAL_ENGINE
 from kbnn.wording import clean_page, clean_text, format_count, format_number, format_rows
@@ -25,9 +28,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.metrics.scorecard import CurvePoint
+    from kbnn.metrics.target_metrics import ProgressColumn
     from kbnn.model.interface import StreamModel
     from kbnn.model.model import OnlineModel
-    from kbnn.targets.base import ProgressColumn
     from kbnn.workflows.training import Training
 if TYPE_CHECKING:
     from kbnn.metrics.figures import MetricTable as Figures
@@ -75,7 +78,7 @@ class DoublingLines:
 
     def format_points(self, points: Sequence[Sequence[CurvePoint]], speed: float) -> Iterator[str]:
         """Format new points, with column heads first and wherever they change."""
-        columns, noise = self._model.task.progress_columns, self._model.noise_shown
+        columns, noise = find_metrics(self._model.task).progress_columns, self._model.noise_shown
         for same_rows in zip(*points, strict=True):
             if [line.head for line in columns] != [line.head for line in self._columns]:
                 self._columns = columns
@@ -118,11 +121,11 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
         one = figures["targets"][name] if len(names) > 1 else figures
         if len(names) > 1:
             yield Text(clean_text(name), style="bold")
-        yield figures_table(model.task.build_table(one, name, brief=True))
+        yield figures_table(build_metric_table(model.task, one, name, brief=True))
     if training.test is not None:
         yield Text("rows held out, never learned:", style="dim")
         for name, held in training.test.figures().items():
-            yield figures_table(model.task.build_table(held, name, brief=True))
+            yield figures_table(build_metric_table(model.task, held, name, brief=True))
     yield Text()
     yield _facts_table(training)
     held_out = None if training.test is None else training.test.card
@@ -192,9 +195,9 @@ def schema_parts(model: StreamModel) -> Iterator[RenderableType]:
         columns.add_row(Text(clean_text(column.name)), kind, Text(clean_text(role)))
     yield columns
     yield Text()
-    layers = ",".join(map(str, get_overall_model(model).learner.settings.hidden)) or "none"
+    layers = " + ".join(map(describe_member, get_overall_model(model).networks))
     yield Text(
-        f"{model.task.description} from {len(schema.features)} "
+        f"{describe_target(model.task)} from {len(schema.features)} "
         f"{'feature' if len(schema.features) == 1 else 'features'}; layers {layers}"
     )
     if model.rows:

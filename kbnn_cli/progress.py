@@ -12,14 +12,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from kbnn.errors import DataError, ReaderLeft
 from kbnn.metrics.scorecard import CurvePoint
+from kbnn.metrics.target_metrics import find_metrics
 from kbnn.model.candidates import (
     TARGET_TYPE_SELECTION_ROWS,
     compare_target_types,
     format_evidence,
-    rank_candidates,
 )
 from kbnn.sink import open_sink
-from kbnn.wording import format_count, format_json, format_number, format_rows
+from kbnn.wording import format_count, format_json, format_rows
 from kbnn.workflows.run_results import summarize_training
 from kbnn.workflows.training import Listener, Training
 from kbnn_cli import display, exit_codes
@@ -44,7 +44,6 @@ class TrainListener(Listener):
         self._task = TaskID(0)
         self._alarms = 0
         self._resumed = False
-        self._selecting_shape = False
         self._selecting_target_type = False
 
     def on_notice(self, text: str) -> None:
@@ -68,7 +67,6 @@ class TrainListener(Listener):
             self._resumed = True
         overall = training.overall_model
         self._alarms = overall.alarm_count
-        self._selecting_shape = model.settings.hidden == "auto" and not overall.lost
         kinds = {racer.learner.settings.kind for racer in overall.racers}
         self._selecting_target_type = overall.is_warming_up or len(kinds) > 1
         self._log_event("start", training, continued=training.continued)
@@ -111,9 +109,6 @@ class TrainListener(Listener):
                 self._log_event("alarm", training, row=row)
         if self._selecting_target_type and model.learner_state.seen >= TARGET_TYPE_SELECTION_ROWS:
             self._announce_target_type(training)
-        if self._selecting_shape and len(model.racers) == 1:
-            self._selecting_shape = False
-            self._announce_shape(training)
         if self._bar is not None and training.stream is not None and training.stream.total_bytes:
             passes = training.position.epoch * training.stream.total_bytes
             speed = format_count(self._rows_per_second(training))
@@ -140,8 +135,6 @@ class TrainListener(Listener):
             return
         if self._selecting_target_type and training.model.rows:
             self._announce_target_type(training)
-        if self._selecting_shape and training.model.rows:
-            self._announce_shape(training)
         if code != exit_codes.EXIT_DONE:
             self.on_notice(f"stopped {_format_place(training)}; {training.options.model} is saved")
         console = CleanConsole(stderr=True)
@@ -160,20 +153,6 @@ class TrainListener(Listener):
         rows = format_rows(min(model.learner_state.seen, TARGET_TYPE_SELECTION_ROWS))
         self.on_notice(
             f"task: {kind}, {format_evidence(nats, other)} after {rows} (override: --task {other})"
-        )
-
-    def _announce_shape(self, training: Training) -> None:
-        """Announce the selected network shape, its lead and its cost."""
-        model = training.overall_model
-        rivals = rank_candidates(model.racers, model.lost)
-        if not rivals:
-            return
-        nearest = min(rivals, key=lambda rival: rival.nats)
-        cost = 1e6 * training.processor_seconds / max(training.rows, 1)
-        self.on_notice(
-            f"{nearest.leader} is in use, {format_evidence(nearest.nats, nearest.settings)} after "
-            f"{format_rows(model.learner_state.seen)} "
-            f"({format_number(cost, 3)} us of processor time a row so far)"
         )
 
     def _rows_per_second(self, training: Training) -> float:
@@ -218,7 +197,7 @@ def _format_place(training: Training) -> str:
 def _format_loss(training: Training) -> str:
     """Format the main metric for the bar."""
     model = training.model
-    return f", {model.task.format_headline(model.card.scores[0].metric_values())}"
+    return f", {find_metrics(model.task).format_headline(model.card.scores[0].metric_values())}"
 
 
 def _point_fields(point: CurvePoint) -> dict[str, float | None]:

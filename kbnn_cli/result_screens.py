@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from kbnn.metrics.sections import describe_target
+from kbnn.metrics.target_metrics import build_metric_table
 from kbnn.wording import format_count, format_number, format_percent
 from kbnn_cli import display
 
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from kbnn.model.interface import StreamModel
 from rich.console import Console, ConsoleOptions, RenderResult
 
-from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn_cli.charts import draw_whiskers
 
 if TYPE_CHECKING:
@@ -297,7 +299,7 @@ def overview_parts(model: StreamModel, found: dict[str, Any]) -> Iterator[Render
     keys = found["keys"]
     by = clean_text(", ".join(found["key"]))
     yield Text(
-        f"{clean_text(found['fleet'])}: {model.task.description} "
+        f"{clean_text(found['fleet'])}: {describe_target(model.task)} "
         f"by {by}, {format_count(len(keys))} {'key' if len(keys) == 1 else 'keys'}, "
         f"{format_rows(found['rows'])} learned"
     )
@@ -307,7 +309,7 @@ def overview_parts(model: StreamModel, found: dict[str, Any]) -> Iterator[Render
         yield Text("\neach row was predicted before it was learned:", style="dim")
         for name in names:
             one = figures["targets"][name] if len(names) > 1 else figures
-            yield figures_table(model.task.build_table(one, name, brief=True))
+            yield figures_table(build_metric_table(model.task, one, name, brief=True))
     yield Text()
     table = _make_key_table(by, "rows", "error", "in 90 %", "alarms")
     for one in keys[:MAX_SHOWN_KEYS]:

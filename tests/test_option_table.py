@@ -83,6 +83,8 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--layers none": ("layers", ()),
         "--layers auto": ("layers", "auto"),
         "--activation relu,tanh": ("activation", "relu,tanh"),
+        "--preset best": ("preset", "best"),
+        "--encoding piecewise": ("encoding", "piecewise"),
         "--covariance full": ("covariance", "full"),
         "--group-size 3": ("group_size", 3),
         "--noise 0.5": ("noise", 0.5),
@@ -207,7 +209,8 @@ def test_options_are_declared_once_for_a_command() -> None:
         ({"layers": np.array([7, 3])}, {"hidden": (7, 3)}),
         ({"layers": ()}, {"hidden": ()}),
         ({"layers": 0}, {"hidden": ()}),
-        ({"layers": None}, {"hidden": (50,)}),
+        ({"layers": None}, {"hidden": "auto"}),
+        ({"layers": "best"}, {"hidden": "best"}),
         ({"replay": True}, {"rehearse": "auto"}),
         ({"replay": False}, {"rehearse": 0}),
         ({"activation": ["relu", "tanh"], "layers": "4,4"}, {"activation": "relu,tanh"}),
@@ -253,15 +256,15 @@ def test_bad_values_in_python_are_refused(
         build_train_options((), "y", **words)
 
 
+LAYERS = "layers='auto',"
 NETWORK = (
-    "layers=50, activation='relu', covariance='auto', group_size=None, noise='auto', robust=True, "
+    f"{LAYERS} activation='relu', covariance='auto', group_size=None, noise='auto', robust=True, "
     "drift=True, ensemble=1, rehearse='auto'"
 )
 ESTIMATORS = {
     "kbnn.sklearn": dict.fromkeys(
         ("KBNNRegressor", "KBNNClassifier"),
-        f"({NETWORK.replace('layers=50,', 'layers=50, *,')}, epochs=1, shuffle=True, "
-        "random_state=0)",
+        f"({NETWORK.replace(LAYERS, LAYERS + ' *,')}, epochs=1, shuffle=True, random_state=0)",
     ),
     "kbnn.river": {
         "KBNNRegressor": f"({NETWORK}, seed=0, lags=None, task='auto')",

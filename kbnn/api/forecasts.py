@@ -14,11 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray
-from kbnn.distributions import dispatch
+from kbnn.distributions.dispatch import read_distribution
+from kbnn.distributions.predictive import PredictiveDistribution
 from kbnn.errors import UsageError
 from kbnn.metrics.verdicts import Verdict
 from kbnn.option_table import list_keywords
-from kbnn.targets.base import OutputOptions, TargetType
+from kbnn.output.fields import (
+    OutputOptions,
+    list_class_probabilities,
+    list_output_fields,
+    shape_numbers,
+)
+from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
 from kbnn.wording import clean_text, format_number, format_rows
 
@@ -78,7 +85,7 @@ class Forecasts:
         self._task = task
         self._forecast = forecast
         self._output_options = wanted = OutputOptions(interval, tuple(quantiles), decompose)
-        self._fields = {f.name: f for f in task.output_fields(wanted)}
+        self._fields = {f.name: f for f in list_output_fields(task, wanted)}
 
     def __reduce__(self) -> tuple[type[Forecasts], tuple[Any, ...]]:
         wanted = self._output_options
@@ -93,7 +100,7 @@ class Forecasts:
     @property
     def classes(self) -> list[str]:
         """The classes, in the order of the columns of `probability`; empty for numbers."""
-        return self._task.class_names
+        return list(self._task.schema.classes)
 
     @property
     def columns(self) -> list[str]:
@@ -141,12 +148,12 @@ class Forecasts:
     @property
     def lower(self) -> FloatArray:
         """Lower ends of the central intervals with probability `interval`."""
-        return self._map_targets(lambda rows: dispatch.interval(rows, self.interval)[0])
+        return self._map_targets(lambda told: told.interval(self.interval)[0])
 
     @property
     def upper(self) -> FloatArray:
         """Upper ends of the central intervals with probability `interval`."""
-        return self._map_targets(lambda rows: dispatch.interval(rows, self.interval)[1])
+        return self._map_targets(lambda told: told.interval(self.interval)[1])
 
     def quantile(self, share: float) -> FloatArray:
         """Return a quantile of every predictive distribution.
@@ -176,14 +183,14 @@ class Forecasts:
         True
         """
         _KEYWORDS["quantiles"].parse_value((share,))
-        return self._map_targets(lambda rows: dispatch.quantile(rows, share))
+        return self._map_targets(lambda told: told.quantile(share))
 
-    def _map_targets(self, make: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Apply a function to the predictive distributions (rows, fields) of each target."""
+    def _map_targets(self, make: Callable[[PredictiveDistribution], FloatArray]) -> FloatArray:
+        """Apply a function to the predictive distributions of each target."""
         params = self._forecast.stated
         values = np.empty(params.shape[:2])
         for j in range(params.shape[1]):
-            values[:, j] = make(params[:, j])
+            values[:, j] = make(read_distribution(params[:, j]))
         return self._shape_values(values, "interval")
 
     @property
@@ -194,10 +201,10 @@ class Forecasts:
     @property
     def probability(self) -> FloatArray:
         """Probability of every class (rows, classes)."""
-        return self._task.class_probabilities(self._forecast)
+        return list_class_probabilities(self._task, self._forecast)
 
     def _shape_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
-        return self._task.numeric_values(values, what)
+        return shape_numbers(self._task, values, what)
 
     def to_arrow(self) -> Any:
         """Return the columns as a `pyarrow.Table`; missing values are null."""

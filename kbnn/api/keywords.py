@@ -64,6 +64,7 @@ class NetworkKeywords(TypedDict, total=False):
     preset: str | None
     layers: int | Sequence[int] | str | None
     activation: str | Sequence[str] | None
+    encoding: str | None
     covariance: str | None
     group_size: int | str | None
     noise: float | str | None

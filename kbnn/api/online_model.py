@@ -17,11 +17,14 @@ from kbnn.api.keywords import LearnKeywords, ModelKeywords, PredictKeywords, Rea
 from kbnn.api.notices import LoggingListener, log_notice, run_training
 from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split_targets
 from kbnn.errors import ArgumentError, UsageError
+from kbnn.metrics.sections import describe_target
+from kbnn.metrics.target_metrics import build_metric_table, find_metrics
 from kbnn.model import file as modelfile
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
 from kbnn.option_table import ColumnNames, parse_keywords, parse_names
+from kbnn.output.fields import make_single_prediction
 from kbnn.wording import clean_text, format_rows
 from kbnn.workflows import evaluating, keyed, predicting
 from kbnn.workflows import forecast as forecast_module
@@ -332,8 +335,8 @@ class Model:
         model = self._require_single_model()
         with model.lock:
             model.recover_transaction()
-            return model.task.single_prediction(
-                model.open_predictor()(self._row_reader().encode_query(x))
+            return make_single_prediction(
+                model.task, model.open_predictor()(self._row_reader().encode_query(x))
             )
 
     def _learn_first(self, x: Mapping[str, Any], y: Any, weight: float) -> None:
@@ -446,7 +449,7 @@ class Model:
         """
         with self._locked_model() as model:
             scores = zip(model.task.targets, model.card.scores, strict=True)
-            verdicts = [(name, model.task.build_verdict(score)) for name, score in scores]
+            verdicts = [(name, find_metrics(model.task).judge(score)) for name, score in scores]
             return Figures(list_prequential_figures(model), verdicts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -575,7 +578,7 @@ def _format_model_text(model: StreamModel | None, target: Sequence[str]) -> str:
     if model is None:
         return f"<kbnn.Model of {_format_names(target) if target else 'y'}: nothing learned yet>"
     schema = model.schema
-    what = f"{model.task.description} from {_format_names(schema.features)}"
+    what = f"{describe_target(model.task)} from {_format_names(schema.features)}"
     return f"<kbnn.Model: {what}, {format_rows(model.rows)} learned>"
 
 
@@ -586,7 +589,7 @@ def _format_model_html(model: StreamModel | None, target: Sequence[str]) -> str:
         return title
     body = ""
     for name, score in zip(model.task.targets, model.card.scores, strict=True):
-        table = model.task.build_table(score.metric_values(), name, brief=True)
+        table = build_metric_table(model.task, score.metric_values(), name, brief=True)
         heads = (escape(clean_text(name)), "", escape(table.baseline))
         body += f"<tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"
         for row in table.rows:

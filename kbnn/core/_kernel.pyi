@@ -95,6 +95,18 @@ class BatchedSession:
 
 def normal_log_cdf(u: FloatArray, out: FloatArray) -> None: ...
 def normal_cdf(u: FloatArray, out: FloatArray) -> None: ...
+def follow_weights(
+    scores: FloatArray,
+    mean: FloatArray,
+    var: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    scale: FloatArray,
+    benefit: FloatArray,
+    used: FloatArray,
+    rows: float,
+    limits: tuple[float, float, float, float, float, float],
+) -> None: ...
 def scale_rows(
     columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray, constants: Constants
 ) -> tuple[FloatArray, FloatArray, bool]: ...

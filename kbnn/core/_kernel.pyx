@@ -20,6 +20,14 @@ cdef extern from *:
     #endif
     """
 
+cdef extern from "ensemble.h" nogil:
+    ctypedef struct kb_pool_limits:
+        double window, least, advantage, square, lowest, highest
+    void kb_follow_weights(int64_t rows, int64_t count, int64_t targets, const double *scores,
+                           const double *mean, const double *var, const double *y, double *weight,
+                           double *scale, double *benefit, double *used, double seen,
+                           const kb_pool_limits *limits, double *room)
+
 cdef extern from "kernel.h" nogil:
     enum:
         KB_NODES
@@ -699,6 +707,29 @@ def normal_log_cdf(u, out):
             w = 1.0 / (v * v)
             (<double *>to.at)[i] = (-0.5 * v * v - 0.9189385332046727 - log(-v)
                                     + log1p(-w * (1.0 - 3.0 * w * (1.0 - 5.0 * w))))
+
+
+def follow_weights(scores, mean, var, y, weight, scale, benefit, used, double rows, limits):
+    """Update the weights of an ensemble row by row, as kbnn.model.ensemble.follow_weights does."""
+    cdef _Buffer p = _buffer(scores, "scores"), said = _buffer(mean, "mean")
+    cdef _Buffer doubt = _buffer(var, "var"), labels = _buffer(y, "y")
+    cdef _Buffer w = _buffer(weight, "weight", True), wide = _buffer(scale, "scale", True)
+    cdef _Buffer gain = _buffer(benefit, "benefit", True), to = _buffer(used, "used", True)
+    cdef int64_t n = labels.view.shape[0], targets = labels.view.shape[1], count = w.length
+    cdef _Buffer room = _buffer(_empty(2 * count), "room", True)
+    cdef double *lower = <double *>room.at
+    cdef kb_pool_limits bounds
+    if (p.length != (0 if targets else n * count) or said.length != n * count * targets
+            or doubt.length != said.length or to.length != n * count or gain.length != count
+            or wide.length != 1):
+        raise ValueError("the arrays of an ensemble must have one width")
+    bounds.window, bounds.least, bounds.advantage, bounds.square = limits[:4]
+    bounds.lowest, bounds.highest = limits[4:]
+    with nogil:
+        kb_follow_weights(n, count, targets, <const double *>p.at, <const double *>said.at,
+                          <const double *>doubt.at, <const double *>labels.at, <double *>w.at,
+                          <double *>wide.at, <double *>gain.at, <double *>to.at, rows, &bounds,
+                          lower)
 
 
 def scale_rows(columns, y, x, fixed, Constants constants):

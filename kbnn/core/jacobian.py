@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.core import block_filter, input_moments, reference
 from kbnn.core.belief import Belief, open_belief
 from kbnn.core.constants import SMALLEST_VAR
@@ -110,28 +110,46 @@ class Sensitivity(NamedTuple):
     size: FloatArray  # (quantities, inputs) root mean square over the sample
 
 
-def compute_sensitivity(state: State, x: FloatArray, gain: FloatArray | None = None) -> Sensitivity:
+def compute_sensitivity(
+    state: State,
+    x: FloatArray,
+    gain: FloatArray | None = None,
+    components: tuple[FloatArray, IntArray] | None = None,
+) -> Sensitivity:
     """Average the expected Jacobian over standardised rows x, missing values at their mean.
 
     `gain` (n, quantities, outputs) holds the derivatives of the quantities with respect to the
-    outputs at each row; without it the quantities are the outputs.
+    outputs at each row; without it the quantities are the outputs. `components` describes the first
+    inputs if these are functions of the others: their derivatives (n, B), and of which input (B,).
     """
     belief = open_belief(state)
     if gain is None:
         gain = np.tile(np.eye(state.config.outputs), (len(x), 1, 1))
-    shape = (gain.shape[1], state.config.inputs)
+    if components is None:
+        components = np.zeros((len(x), 0)), np.zeros(0, np.int64)
+    slopes, at = components
+    shape = (gain.shape[1], state.config.inputs - len(at))
     total, square, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     limit = state.config.input_limit
     weights, own = input_weights(belief)
-    for row, outer in zip(np.clip(np.nan_to_num(x), -limit, limit), gain, strict=True):
+    clipped = np.clip(np.nan_to_num(x), -limit, limit)
+    for row, outer, slope in zip(clipped, gain, slopes, strict=True):
         fw = block_filter.run_forward(belief, _network_inputs(belief, row))
         c = outer @ block_filter.backpropagate_slopes(belief, fw)[0]
-        jacobian = c @ weights
+        jacobian = _add_components(c @ weights, slope, at)
         total += jacobian
         square += jacobian**2
-        var += c**2 @ own
+        var += _add_components(c**2 @ own, slope**2, at)
     n = max(1, len(x))
     return Sensitivity(total / n, np.sqrt(var / n), np.sqrt(square / n))
+
+
+def _add_components(found: FloatArray, slope: FloatArray, at: IntArray) -> FloatArray:
+    """Add what the first inputs contribute to the inputs that they are functions of."""
+    whole = found[:, len(at) :].copy()
+    for k, column in enumerate(at.tolist()):
+        whole[:, column] += found[:, k] * slope[k]
+    return whole
 
 
 def _network_inputs(belief: Belief, row: FloatArray) -> InputMoments | input_moments.WideInputs:

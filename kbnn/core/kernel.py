@@ -176,6 +176,22 @@ def predict_arrays(state: State, x: FloatArray, x_var: FloatArray | None = None)
     return open_session(state).predict(x, x_var)
 
 
+def follow_weights(
+    scores: FloatArray,
+    mean: FloatArray,
+    var: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    scale: FloatArray,
+    benefit: FloatArray,
+    used: FloatArray,
+    rows: float,
+    limits: tuple[float, float, float, float, float, float],
+) -> None:
+    """Run the compiled version of kbnn.model.ensemble.follow_weights."""
+    _kernel.follow_weights(scores, mean, var, y, weight, scale, benefit, used, rows, limits)
+
+
 def scale_rows(
     columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray
 ) -> tuple[FloatArray, FloatArray, bool]:
@@ -231,7 +247,7 @@ def mixture_edges(stated: FloatArray, beyond: float, z: float, plain: bool) -> F
 
 
 def score_rows(y: FloatArray, stated: FloatArray) -> FloatArray:
-    """Run the compiled version of kbnn.distributions.normal_mixture.judge."""
+    """Run the compiled version of kbnn.distributions.normal_mixture.NormalMixture.score_values."""
     return _kernel.score_rows(y, stated, kernel_constants())
 
 
@@ -257,7 +273,7 @@ def sum_in_order(sums: FloatArray, columns: list[FloatArray]) -> FloatArray:
 def update_constant(
     sums: FloatArray, y: FloatArray, weight: FloatArray, limit: float
 ) -> FloatArray:
-    """Run the compiled version of kbnn.metrics.scorecard.ConstantBaseline."""
+    """Run the compiled version of kbnn.metrics.numeric_metrics.ConstantBaseline."""
     return _kernel.update_constant(sums, y, weight, limit)
 
 

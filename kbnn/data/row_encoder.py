@@ -77,9 +77,8 @@ class RowEncoder:
         self._known = frozenset(self._cells)
         self._targets = schema.targets
         self._derived = schema.derived_columns
-        self._read = TARGET_TYPES[schema.task].is_classification(
-            self._encode_numbers, self._encode_class
-        )
+        labels = TARGET_TYPES[schema.task].labels
+        self._read = self._encode_class if labels else self._encode_numbers
         self._id = schema.id
 
     def encode_features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:

@@ -15,7 +15,7 @@ from kbnn.data.lags import MAX_HISTORY_ROWS, Lag
 from kbnn.data.number_format import PLAIN_FORM, Form
 from kbnn.errors import ModelError
 from kbnn.plain_values import read_dataclass
-from kbnn.targets.registry import TARGET_TYPES
+from kbnn.targets.registry import TARGET_TYPES, supports_target_count
 
 ColumnKind = Literal["number", "boolean", "category", "time", "ignored", "undecided"]
 ColumnRole = Literal["feature", "target", "weight", "input_sd", "id", "none"]
@@ -246,7 +246,7 @@ class Schema:
             and len(self.get_names("id")) == (self.wait > 0)
             and not (self.wait and self.lags)
             and bool(self.targets)
-            and TARGET_TYPES[self.task].supports_target_count(len(self.targets))
+            and supports_target_count(self.task, len(self.targets))
         )
         if not sound:
             raise ModelError("the model's schema is damaged (its parts do not fit together)")

@@ -29,7 +29,7 @@ from kbnn.data.timestamps import (
 from kbnn.errors import UsageError
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast, shift_forecast
-from kbnn.targets.registry import TARGET_TYPES
+from kbnn.targets.registry import TARGET_TYPES, uses_differencing
 
 
 class LaggedBatch(NamedTuple):
@@ -222,7 +222,7 @@ def add_clock_and_lags(
     schema.lags = _build_lags(schema, specs)
     schema.layout += [Place(lag.name, None) for lag in schema.lags]
     last = frozenset(lag.column for lag in schema.lags if lag.rows == 1)
-    schema.changes = TARGET_TYPES[schema.task].uses_differencing(schema.targets, last)
+    schema.changes = uses_differencing(schema.task, schema.targets, last)
     _report_lags(schema, asked, notice)
     _apply_known_ahead(schema, others, asked.known_ahead, notice)
 
@@ -240,7 +240,8 @@ def _is_series(schema: Schema, found: TimeColumn) -> bool:
     """
     others = _list_other_features(schema, found)
     return (
-        TARGET_TYPES[schema.task].is_series(len(schema.targets))
+        TARGET_TYPES[schema.task].supports_differencing
+        and len(schema.targets) == 1
         and found.points.is_chronological
         and not has_repeated_times([each.instant for each in found.points.points])
         and (not others or found.points.has_regular_step)
@@ -321,7 +322,7 @@ def _build_lags(schema: Schema, specs: Sequence[LagSpec]) -> list[Lag]:
 def _check_lag_column(column: Column, task: type[TargetType]) -> None:
     """Raise UsageError if a column cannot have lags."""
     if column.role == "target":
-        usable, what = task.supports_lags(column.kind), "is a class"
+        usable, what = not task.labels and column.kind == "number", "is a class"
     else:
         usable = column.role == "feature" and column.kind in ("number", "boolean")
         what = "is not a numeric feature"

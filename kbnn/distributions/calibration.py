@@ -67,15 +67,13 @@ from kbnn.core.constants import (
     WIDTH_REST,
     WIDTH_STEP,
 )
-from kbnn.distributions.normal_mixture import (
+from kbnn.distributions.normal_mixture import OutlierShape, mixture_median, tail_probability
+from kbnn.distributions.predictive import (
     GAIN_COUNT,
     HALF_WIDTHS_SD,
     PARAM,
     PARAM_COUNT,
     TAIL_SHARES,
-    OutlierShape,
-    mixture_median,
-    tail_probability,
 )
 
 _SMALLEST_SD: Final = float(np.finfo(np.float64).tiny)

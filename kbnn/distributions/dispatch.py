@@ -1,84 +1,147 @@
-"""Evaluate predictive distributions of numbers, whichever distribution each row has.
+"""Make distribution objects from the parameters of forecasts.
 
-A row's fields are those of kbnn.distributions.normal_mixture; the field `kind` says which
-distribution they parametrise: the mixture itself, the mixture of a linked positive number, a
-negative binomial, or an amount that may be exactly 0. Rows of one stream may have different
-distributions, because the target type may change during learning.
+The field `kind` of a row says which distribution its parameters describe. Rows of one stream may
+have different distributions, because the target type may change during learning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
-from kbnn.distributions import hurdle, log_link, negative_binomial, normal_mixture
-from kbnn.distributions.normal_mixture import PARAM, RowScores
+from kbnn.array_types import BoolArray, FloatArray
+from kbnn.distributions.hurdle import Hurdle
+from kbnn.distributions.log_link import LogLink
+from kbnn.distributions.logit_link import LogitLink
+from kbnn.distributions.negative_binomial import NegativeBinomial
+from kbnn.distributions.normal_mixture import NormalMixture
+from kbnn.distributions.predictive import (
+    PARAM,
+    PredictiveDistribution,
+    RowScores,
+)
 
-NORMAL_MIXTURE_CODE, LOG_LINK_CODE, NEGATIVE_BINOMIAL_CODE, HURDLE_CODE = range(4)
-DISTRIBUTIONS: Final[tuple[ModuleType, ...]] = (normal_mixture, log_link, negative_binomial, hurdle)
-"""Modules by code; each has `quantile`, `interval`, `judge`, `possible` and `log_density`."""
-
-
-def quantile(rows: FloatArray, share: float) -> FloatArray:
-    """Return the quantile of level `share` of each row (n, fields)."""
-    return _map_by_distribution(rows, lambda kind, at: kind.quantile(rows[at], share))
-
-
-def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
-    """Return the central interval of probability `share`, as calibrated."""
-    lower, upper = _map_parts_by_distribution(
-        rows, lambda kind, at: kind.interval(rows[at], share), 2
-    )
-    return lower, upper
+DISTRIBUTIONS: Final[dict[int, type[PredictiveDistribution]]] = {
+    kind.code: kind for kind in (NormalMixture, LogLink, NegativeBinomial, Hurdle, LogitLink)
+}
+"""Distributions by code."""
 
 
-def judge(y: FloatArray, rows: FloatArray) -> RowScores:
-    """Score values (n,) against their predictive distributions."""
-    parts = len(RowScores._fields)
-    return RowScores._make(
-        _map_parts_by_distribution(rows, lambda kind, at: kind.judge(y[at], rows[at]), parts)
-    )
-
-
-def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
-    """Return the log density of values (n,); of a whole number, the log mass that rounds to it.
-
-    The bin of 0 has the width `zero_bin_width`, so that target types for which 0 has a probability
-    of its own can be compared with types for which it is one value of many.
-    """
-    return _map_by_distribution(
-        rows, lambda kind, at: kind.log_density(y[at], rows[at], zero_bin_width)
-    )
-
-
-def possible(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return 1 where a value is in the support of its distribution, otherwise 0."""
-    return _map_by_distribution(rows, lambda kind, at: kind.possible(y[at]))
-
-
-def _map_by_distribution(
-    rows: FloatArray, make: Callable[[ModuleType, Any], FloatArray]
-) -> FloatArray:
-    """Apply a function of each row's distribution; the result is (n,)."""
-    (made,) = _map_parts_by_distribution(rows, lambda kind, at: (make(kind, at),), 1)
-    return made
-
-
-def _map_parts_by_distribution(
-    rows: FloatArray, make: Callable[[ModuleType, Any], Sequence[FloatArray]], parts: int
-) -> Sequence[FloatArray]:
-    """Apply a function of each row's distribution that returns `parts` arrays of (n,)."""
+def read_distribution(rows: FloatArray) -> PredictiveDistribution:
+    """Return the distributions with parameters (n, fields)."""
     kinds = rows[:, PARAM.kind]
-    first = kinds.item(0) if len(rows) else NORMAL_MIXTURE_CODE
+    first = kinds.item(0) if len(rows) else NormalMixture.code
     if np.count_nonzero(kinds == first) == len(rows):
-        return make(DISTRIBUTIONS[int(first)], slice(None))
-    kinds = np.nan_to_num(kinds)  # rows without a forecast are NaN
-    made = np.empty((parts, len(rows)))
-    for code in np.unique(kinds):
-        at = kinds == code
-        made[:, at] = make(DISTRIBUTIONS[int(code)], at)
-    return list(made)
+        return DISTRIBUTIONS[int(first)](rows)
+    return DifferentKinds(rows)
+
+
+class DifferentKinds(PredictiveDistribution):
+    """Rows whose distributions are of different kinds."""
+
+    def __getitem__(self, at: Any) -> PredictiveDistribution:
+        """Select rows by a slice, a mask or indices."""
+        return read_distribution(self.rows[at])
+
+    def _map_kinds(self, method: str, *args: Any) -> Any:
+        """Call a method of each kind's distributions and put the results in the order of rows."""
+        kinds = np.nan_to_num(self.rows[..., PARAM.kind])  # rows without a forecast are NaN
+        made: Any = None
+        for code in np.unique(kinds):
+            at = kinds == code
+            own = [arg[..., at] if isinstance(arg, np.ndarray) else arg for arg in args]
+            part = getattr(DISTRIBUTIONS[int(code)](self.rows[at]), method)(*own)
+            several = isinstance(part, tuple)
+            parts = part if several else (part,)
+            if made is None:
+                blank = [np.empty((*one.shape[:-1], len(kinds)), one.dtype) for one in parts]
+                made = type(part)(*blank) if hasattr(part, "_fields") else tuple(blank)
+            for whole, one in zip(made, parts, strict=True):
+                whole[..., at] = one
+        return made if several else made[0]
+
+    @staticmethod
+    def is_possible(y: FloatArray) -> BoolArray:
+        """Return whether values are numbers; `in_support` knows each row's distribution."""
+        return np.isfinite(y)
+
+    def in_support(self, y: FloatArray) -> BoolArray:
+        """Return whether each row's value is in the support of its distribution."""
+        found: BoolArray = self._map_kinds("in_support", y)
+        return found
+
+    def has_forecast(self) -> BoolArray:
+        """Return whether each row holds a distribution."""
+        found: BoolArray = self._map_kinds("has_forecast")
+        return found
+
+    def is_discrete(self) -> BoolArray:
+        """Return whether each row's values are whole numbers."""
+        found: BoolArray = self._map_kinds("is_discrete")
+        return found
+
+    def nearest_possible(self, y: FloatArray) -> FloatArray:
+        """Return the value of the support nearest below."""
+        found: FloatArray = self._map_kinds("nearest_possible", y)
+        return found
+
+    def mean_and_sd(self) -> tuple[FloatArray, FloatArray]:
+        """Return means and sds."""
+        found: tuple[FloatArray, FloatArray] = self._map_kinds("mean_and_sd")
+        return found
+
+    def cdf(self, y: FloatArray) -> FloatArray:
+        """Return P(Y <= y)."""
+        found: FloatArray = self._map_kinds("cdf", y)
+        return found
+
+    def cdf_before(self, y: FloatArray) -> FloatArray:
+        """Return P(Y < y)."""
+        found: FloatArray = self._map_kinds("cdf_before", y)
+        return found
+
+    def smooth_cdf(self, y: FloatArray) -> FloatArray:
+        """Return P(Y <= y) for quadrature."""
+        found: FloatArray = self._map_kinds("smooth_cdf", y)
+        return found
+
+    def log_density(self, y: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
+        """Return the log density of values."""
+        found: FloatArray = self._map_kinds("log_density", y, zero_bin_width)
+        return found
+
+    def quantile(self, share: float) -> FloatArray:
+        """Return the quantile of level `share`."""
+        found: FloatArray = self._map_kinds("quantile", share)
+        return found
+
+    def interval(self, share: float) -> tuple[FloatArray, FloatArray]:
+        """Return the calibrated interval of probability `share`."""
+        found: tuple[FloatArray, FloatArray] = self._map_kinds("interval", share)
+        return found
+
+    def interval_levels(self, outside: float) -> tuple[FloatArray, FloatArray]:
+        """Return the probabilities below the edges of an interval."""
+        found: tuple[FloatArray, FloatArray] = self._map_kinds("interval_levels", outside)
+        return found
+
+    def crps(self, y: FloatArray) -> FloatArray:
+        """Return the CRPS of values."""
+        found: FloatArray = self._map_kinds("crps", y)
+        return found
+
+    def score_values(self, y: FloatArray) -> RowScores:
+        """Score values."""
+        found: RowScores = self._map_kinds("score_values", y)
+        return found
+
+    def sample(self, rng: np.random.Generator) -> FloatArray:
+        """Draw one value of each row."""
+        found: FloatArray = self._map_kinds("sample", rng)
+        return found
+
+    def quadrature_points(self) -> FloatArray:
+        """Return values between which each cdf is smooth."""
+        found: FloatArray = self._map_kinds("quadrature_points")
+        return found

@@ -25,10 +25,15 @@ from typing import Final
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import BoolArray, FloatArray
 from kbnn.core import normal
-from kbnn.distributions import normal_mixture
-from kbnn.distributions.normal_mixture import PARAM, RowScores
+from kbnn.distributions.normal_mixture import (
+    SMOOTH_EDGES_SD,
+    LinkedMixture,
+    log_between,
+    log_pdf,
+)
+from kbnn.distributions.predictive import PARAM
 
 UNIT_MEDIANS: Final = 4.0
 """Unit of the link, in medians of the first targets."""
@@ -78,72 +83,17 @@ def log_slope(y: FloatArray, unit: FloatArray) -> FloatArray:
 
 
 ROUNDING_HALF_WIDTH = 0.5
-_SMOOTH_EDGES_SD: Final = np.array([-9.0, -5.0, -2.5, 0.0, 2.5, 5.0, 9.0])
-"""Quadrature edges of a component, in sds: between them its cdf is smooth."""
+MAX_LOG_VAR: Final = 40.0
+"""Limit of the variance of a logarithm: the mean of a wider distribution is meaningless."""
 _LINK_EDGES: Final = np.array(
     [-40.0, -30.0, -22.0, -15.0, -10.0, -6.0, -3.0, 0.0, 3.0, 6.0, 10.0, 15.0]
 )
 """Quadrature edges of the link: between them its slope is smooth; below the first it is 0."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_NORMAL_NODES, _NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+_NODE_SHARES: Final = _NORMAL_WEIGHTS / np.sum(_NORMAL_WEIGHTS)
 _BATCH_ROWS: Final = 256
 """Rows that are integrated at a time."""
-
-
-def possible(y: FloatArray) -> FloatArray:
-    """Return 1 for values above 0, otherwise 0."""
-    return (y > 0.0).astype(np.float64)
-
-
-def quantile(rows: FloatArray, share: float) -> FloatArray:
-    """Return the quantile of level `share` of each row."""
-    return apply_inverse_link(normal_mixture.quantile(rows, share), rows[:, PARAM.unit])
-
-
-def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
-    """Return the central interval of probability `share`, as calibrated."""
-    lower, upper = normal_mixture.interval(rows, share)
-    return apply_inverse_link(lower, rows[:, PARAM.unit]), apply_inverse_link(
-        upper, rows[:, PARAM.unit]
-    )
-
-
-def judge(y: FloatArray, rows: FloatArray) -> RowScores:
-    """Score values against their predictive distributions."""
-    unit = rows[:, PARAM.unit]
-    scores = normal_mixture.judge(apply_link(y, unit), rows)
-    return scores._replace(
-        nll=scores.nll + log_slope(y, unit),
-        crps=crps(y, rows),
-        lower=apply_inverse_link(scores.lower, unit),
-        upper=apply_inverse_link(scores.upper, unit),
-    )
-
-
-def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
-    """Return the log density of values above 0; of whole numbers, the log mass rounded to them."""
-    unit = rows[:, PARAM.unit]
-    fine = normal_mixture.log_pdf(apply_link(y, unit), rows) - log_slope(y, unit)
-    whole = y == np.rint(y)
-    if not whole.any():
-        return fine
-    low = apply_link(np.maximum(y - ROUNDING_HALF_WIDTH, np.finfo(float).tiny), unit)
-    return np.where(
-        whole,
-        normal_mixture.log_between(low, apply_link(y + ROUNDING_HALF_WIDTH, unit), rows),
-        fine,
-    )
-
-
-def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return the continuous ranked probability score, in the units of y."""
-    soft = rows[:, PARAM.unit] > 0.0
-    found = np.empty(len(y))
-    found[~soft] = _log_crps(y[~soft], rows[~soft])
-    places = np.flatnonzero(soft)
-    for start in range(0, len(places), _BATCH_ROWS):
-        at = places[start : start + _BATCH_ROWS]
-        found[at] = _soft_crps(y[at], rows[at])
-    return found
 
 
 def _soft_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
@@ -153,8 +103,8 @@ def _soft_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     none = rows[:, PARAM.none, None]
     value = np.where(y > 0.0, apply_link(y, unit), -np.inf)[:, None]
     points = [
-        place + spread * _SMOOTH_EDGES_SD,
-        center + wide * _SMOOTH_EDGES_SD,
+        place + spread * SMOOTH_EDGES_SD,
+        center + wide * SMOOTH_EDGES_SD,
         np.tile(_LINK_EDGES, (len(y), 1)),
         value,
     ]
@@ -205,3 +155,64 @@ def exp_clipped(logs: FloatArray) -> FloatArray:
 def _exp_times_normal_cdf(log_factor: FloatArray, u: FloatArray) -> FloatArray:
     """Return e^log_factor Phi(u), without multiplying inf by 0."""
     return exp_clipped(log_factor + normal.log_cdf(u))
+
+
+class LogLink(LinkedMixture):
+    """Numbers above 0."""
+
+    code = 1
+    choose_link_unit = staticmethod(choose_link_unit)
+    apply_link = staticmethod(apply_link)
+    apply_inverse_link = staticmethod(apply_inverse_link)
+    log_slope = staticmethod(log_slope)
+
+    @staticmethod
+    def is_possible(y: FloatArray) -> BoolArray:
+        """Return whether values are above 0."""
+        return np.asarray(y > 0.0)
+
+    def nearest_possible(self, y: FloatArray) -> FloatArray:
+        """Return y, or the smallest number above 0."""
+        return np.maximum(y, np.finfo(float).tiny)
+
+    def mean_and_sd(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd without outliers; no mean is above the largest value seen."""
+        place, unit, most = (self.rows[..., at] for at in (PARAM.place, PARAM.unit, PARAM.most))
+        var = np.minimum(self.rows[..., PARAM.spread] ** 2, MAX_LOG_VAR)
+        mean, sd = exp_clipped(place + 0.5 * var), np.zeros_like(place)
+        if np.any(unit > 0.0):
+            z = place[..., None] + np.sqrt(var)[..., None] * _NORMAL_NODES
+            # in units of the link: squares of the values may overflow
+            soft = apply_inverse_link(z, np.ones(1))
+            first = np.sum(soft * _NODE_SHARES, axis=-1)
+            var_soft = np.sum((soft - first[..., None]) ** 2 * _NODE_SHARES, axis=-1)
+            sd = multiply_clipped(unit, np.sqrt(var_soft))
+            mean = np.where(unit > 0.0, multiply_clipped(unit, first), mean)
+        seen = np.isfinite(most)
+        largest = apply_inverse_link(np.where(seen, most, 0.0), unit)
+        mean = np.where(seen, np.minimum(mean, largest), mean)
+        plain_sd = multiply_clipped(np.sqrt(np.expm1(var)), mean)
+        return mean, np.where(unit > 0.0, sd, plain_sd)
+
+    def log_density(self, y: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
+        """Return the log density of values; of whole numbers, the log mass that rounds to them."""
+        unit = self.rows[:, PARAM.unit]
+        fine = log_pdf(apply_link(y, unit), self.rows) - log_slope(y, unit)
+        whole = y == np.rint(y)
+        if not whole.any():
+            return fine
+        low = apply_link(np.maximum(y - ROUNDING_HALF_WIDTH, np.finfo(float).tiny), unit)
+        high = apply_link(y + ROUNDING_HALF_WIDTH, unit)
+        return np.where(whole, log_between(low, high, self.rows), fine)
+
+    def crps(self, y: FloatArray) -> FloatArray:
+        """Return the continuous ranked probability score, in the units of y."""
+        rows = self.rows
+        soft = rows[:, PARAM.unit] > 0.0
+        found = np.empty(len(y))
+        found[~soft] = _log_crps(y[~soft], rows[~soft])
+        places = np.flatnonzero(soft)
+        for start in range(0, len(places), _BATCH_ROWS):
+            at = places[start : start + _BATCH_ROWS]
+            found[at] = _soft_crps(y[at], rows[at])
+        return found

@@ -16,9 +16,15 @@ from typing import Final
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import BoolArray, FloatArray
 from kbnn.core import normal
-from kbnn.distributions.normal_mixture import PARAM, TAIL_SHARES, RowScores, interpolate_gains
+from kbnn.distributions.normal_mixture import SMOOTH_EDGES_SD, interpolate_gains
+from kbnn.distributions.predictive import (
+    PARAM,
+    TAIL_SHARES,
+    PredictiveDistribution,
+    RowScores,
+)
 
 MAX_COUNT: Final = 2.0**53
 """Largest count: larger whole numbers are not exact in floating point."""
@@ -31,48 +37,13 @@ _T: Final = np.arange(0.0, 10.0, 0.125)
 _SINH: Final = np.sinh(_T)
 _SINH_WEIGHTS: Final = 0.125 * np.cosh(_T) * np.where(_T > 0.0, 1.0, 0.5)
 """Points and weights of the quadrature in `_integrate_half_mean_difference`."""
+MAX_SINGLE_STEPS: Final = 64.0
+"""Counts from here on are integrated without steps, see `NegativeBinomial.smooth_cdf`."""
+_TAIL_POINTS: Final = np.array([0.1, 0.5, 2.0, 10.0, 100.0, 1e4, 1e7])
+"""Quadrature points of the outliers, in units of mu + 1."""
 
 
-def possible(y: FloatArray) -> FloatArray:
-    """Return 1 for whole numbers from 0 to MAX_COUNT, otherwise 0."""
-    return np.asarray((y >= 0.0) & (y == np.rint(y)) & (y <= MAX_COUNT), dtype=np.float64)
-
-
-def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return P(Y <= y)."""
-    share, s = rows[:, PARAM.share], rows[:, PARAM.place] + 1.0
-    k = np.maximum(np.floor(y), -1.0)
-    near = _negative_binomial_cdf(k, *_mean_and_shape(rows))
-    return np.asarray((1.0 - share) * near + share * (k + 1.0) / (s + k + 1.0))
-
-
-def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
-    """Return the log mass of a count; `zero_bin_width` has no effect."""
-    mu, alpha = _mean_and_shape(rows)
-    share, s = rows[:, PARAM.share], mu + 1.0
-    gammaln = normal.load_scipy_special().gammaln
-    chosen = gammaln(y + alpha) - gammaln(alpha) - gammaln(y + 1.0)
-    log_p = -np.log1p(mu / alpha)
-    with np.errstate(divide="ignore"):
-        log_q = -np.log1p(alpha / mu)
-        log_share = np.log(share)
-    near = chosen + alpha * log_p + np.where(y > 0.0, y * log_q, 0.0)
-    far = np.log(s) - np.log(s + y) - np.log(s + y + 1.0)
-    return np.asarray(np.logaddexp(np.log1p(-share) + near, log_share + far))
-
-
-def quantile(rows: FloatArray, share: float) -> FloatArray:
-    """Return the smallest count k with P(Y <= k) >= share."""
-    return _find_quantiles(rows, np.full(len(rows), share))
-
-
-def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
-    """Return the central interval of probability `share`, as calibrated."""
-    low, high = interval_levels(rows, 0.5 - share / 2, cdf(np.zeros(len(rows)), rows))
-    return _find_quantiles(rows, low), _find_quantiles(rows, high)
-
-
-def interval_levels(
+def find_interval_levels(
     rows: FloatArray, outside: float, none: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the probabilities below the two edges of a calibrated interval.
@@ -87,45 +58,6 @@ def interval_levels(
     wide = normal.cdf(half * above)
     high = normal.cdf(-normal.quantile(outside) * above)
     return np.where(from_zero, 0.0, low), np.where(from_zero, wide, high)
-
-
-def judge(y: FloatArray, rows: FloatArray) -> RowScores:
-    """Score counts against their predictive distributions."""
-    u = randomized_pit(y, rows)
-    none = cdf(np.zeros(len(rows)), rows)
-    edges = [interval_levels(rows, outside, none) for outside in TAIL_SHARES]
-    tail = np.minimum(u, 1.0 - u)
-    return RowScores(
-        -log_density(y, rows),
-        crps(y, rows),
-        u,
-        np.where(u < 0.5, 1.0, -1.0) * normal.lower_quantiles(tail),
-        _find_quantiles(rows, edges[2][0]),
-        _find_quantiles(rows, edges[2][1]),
-        *(((u >= low) & (u <= high)).astype(np.float64) for low, high in edges),
-    )
-
-
-def randomized_pit(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return the randomised PIT u of each row (see the module docstring)."""
-    low = cdf(y - 1.0, rows)
-    return np.clip(low + (cdf(y, rows) - low) * hash_uniform(y, rows), 0.0, 1.0)
-
-
-def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return y - 2 E min(X, y) + E min(X, X'), summed over negative binomial and outliers."""
-    mu, alpha = _mean_and_shape(rows)
-    share, s = rows[:, PARAM.share], mu + 1.0
-    digamma, trigamma = normal.load_scipy_special().digamma, normal.load_scipy_special().polygamma
-    far = s * (digamma(s + y + 1.0) - digamma(s + 1.0))  # the sum of P(X > k) over k < y
-    alike = (1.0 - share) ** 2 * (mu - _half_mean_difference(rows))
-    alike += share**2 * s * s * trigamma(1, s + 1.0)
-    mixed = np.flatnonzero(share > 0.0)
-    for start in range(0, len(mixed), _BATCH_ROWS):
-        at = mixed[start : start + _BATCH_ROWS]
-        alike[at] += 2.0 * share[at] * (1.0 - share[at]) * _mean_min_with_outlier(mu[at], alpha[at])
-    near = 0.5 * (mu + y - _mean_abs_difference(y, mu, alpha))
-    return np.asarray(y - 2.0 * ((1.0 - share) * near + share * far) + alike)
 
 
 def _mean_abs_difference(y: FloatArray, mu: FloatArray, alpha: FloatArray) -> FloatArray:
@@ -198,24 +130,6 @@ def _mean_and_shape(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     return rows[:, PARAM.place], 1.0 / rows[:, PARAM.spread]
 
 
-def _find_quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
-    """Return the smallest count k with P(Y <= k) >= share, at most MAX_COUNT, by bisection."""
-    mu, alpha = _mean_and_shape(rows)
-    sd = np.sqrt(mu + mu * mu / alpha)
-    low, high = np.full(len(rows), -1.0), np.ceil(mu + 4.0 * sd) + 1.0
-    for _ in range(64):
-        short = cdf(high, rows) < share
-        if not short.any() or np.all(high[short] > MAX_COUNT):
-            break
-        high = np.where(short, 2.0 * high, high)
-    high = np.minimum(high, MAX_COUNT)  # larger counts are not exact in floating point
-    while np.any(high - low > 1.0):
-        middle = np.floor(0.5 * (low + high))
-        enough = cdf(middle, rows) >= share
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.maximum(high, 0.0)
-
-
 def hash_uniform(y: FloatArray, rows: FloatArray) -> FloatArray:
     """Return a reproducible number for each row, uniform between 0 and 1."""
     bits = np.ascontiguousarray(rows[:, PARAM.place]).view(np.uint64)
@@ -224,3 +138,147 @@ def hash_uniform(y: FloatArray, rows: FloatArray) -> FloatArray:
         bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
     bits = bits ^ (bits >> np.uint64(31))
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+class NegativeBinomial(PredictiveDistribution):
+    """Counts: 0, 1, 2, ..."""
+
+    code = 2
+
+    @staticmethod
+    def is_possible(y: FloatArray) -> BoolArray:
+        """Return whether values are whole numbers from 0 to MAX_COUNT."""
+        return np.asarray((y >= 0.0) & (y == np.rint(y)) & (y <= MAX_COUNT))
+
+    def nearest_possible(self, y: FloatArray) -> FloatArray:
+        """Return the largest count up to y, at least 0."""
+        return np.clip(np.floor(y), 0.0, MAX_COUNT)
+
+    def is_discrete(self) -> BoolArray:
+        """Return True for every row."""
+        return np.ones(len(self), np.bool_)
+
+    def mean_and_sd(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd; no mean is above the largest count seen."""
+        mu, most = self.rows[..., PARAM.place], self.rows[..., PARAM.most]
+        mean = np.where(np.isfinite(most), np.minimum(mu, np.maximum(most, 0.5)), mu)
+        return mean, np.sqrt(mean + mean**2 * self.rows[..., PARAM.spread])
+
+    def cdf(self, y: FloatArray) -> FloatArray:
+        """Return P(Y <= y) for values (..., n)."""
+        return self._cdf_at(np.maximum(np.floor(y), -1.0))
+
+    def cdf_before(self, y: FloatArray) -> FloatArray:
+        """Return P(Y < y) for values (..., n)."""
+        return self.cdf(np.ceil(y) - 1.0)
+
+    def smooth_cdf(self, y: FloatArray) -> FloatArray:
+        """Return P(Y <= y), interpolated through the middle of the steps of large counts."""
+        k = np.where(y < MAX_SINGLE_STEPS, np.floor(y), y - 0.5)
+        return self._cdf_at(np.maximum(k, -1.0))
+
+    def _cdf_at(self, k: FloatArray) -> FloatArray:
+        share, s = self.rows[:, PARAM.share], self.rows[:, PARAM.place] + 1.0
+        near = _negative_binomial_cdf(k, *_mean_and_shape(self.rows))
+        return np.asarray((1.0 - share) * near + share * (k + 1.0) / (s + k + 1.0))
+
+    def log_density(self, y: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
+        """Return the log mass of a count; `zero_bin_width` has no effect."""
+        mu, alpha = _mean_and_shape(self.rows)
+        share, s = self.rows[:, PARAM.share], mu + 1.0
+        gammaln = normal.load_scipy_special().gammaln
+        chosen = gammaln(y + alpha) - gammaln(alpha) - gammaln(y + 1.0)
+        log_p = -np.log1p(mu / alpha)
+        with np.errstate(divide="ignore"):
+            log_q = -np.log1p(alpha / mu)
+            log_share = np.log(share)
+        near = chosen + alpha * log_p + np.where(y > 0.0, y * log_q, 0.0)
+        far = np.log(s) - np.log(s + y) - np.log(s + y + 1.0)
+        return np.asarray(np.logaddexp(np.log1p(-share) + near, log_share + far))
+
+    def quantile(self, share: float) -> FloatArray:
+        """Return the smallest count k with P(Y <= k) >= share."""
+        return self._find_quantiles(np.full(len(self), share))
+
+    def interval(self, share: float) -> tuple[FloatArray, FloatArray]:
+        """Return the central interval of probability `share`, as calibrated."""
+        low, high = self.interval_levels(0.5 - share / 2)
+        return self._find_quantiles(low), self._find_quantiles(high)
+
+    def interval_levels(self, outside: float) -> tuple[FloatArray, FloatArray]:
+        """Return the probabilities below the two edges of a calibrated interval."""
+        return find_interval_levels(self.rows, outside, self.cdf(np.zeros(len(self))))
+
+    def score_values(self, y: FloatArray) -> RowScores:
+        """Score counts against their predictive distributions."""
+        u = self.randomized_pit(y)
+        none = self.cdf(np.zeros(len(self)))
+        edges = [find_interval_levels(self.rows, outside, none) for outside in TAIL_SHARES]
+        tail = np.minimum(u, 1.0 - u)
+        return RowScores(
+            -self.log_density(y),
+            self.crps(y),
+            u,
+            np.where(u < 0.5, 1.0, -1.0) * normal.lower_quantiles(tail),
+            self._find_quantiles(edges[2][0]),
+            self._find_quantiles(edges[2][1]),
+            *(((u >= low) & (u <= high)).astype(np.float64) for low, high in edges),
+        )
+
+    def randomized_pit(self, y: FloatArray) -> FloatArray:
+        """Return the randomised PIT u of each row (see the module docstring)."""
+        low = self.cdf(y - 1.0)
+        return np.clip(low + (self.cdf(y) - low) * hash_uniform(y, self.rows), 0.0, 1.0)
+
+    def crps(self, y: FloatArray) -> FloatArray:
+        """Return y - 2 E min(X, y) + E min(X, X'), summed over negative binomial and outliers."""
+        mu, alpha = _mean_and_shape(self.rows)
+        share, s = self.rows[:, PARAM.share], mu + 1.0
+        digamma, trigamma = (
+            normal.load_scipy_special().digamma,
+            normal.load_scipy_special().polygamma,
+        )
+        far = s * (digamma(s + y + 1.0) - digamma(s + 1.0))  # the sum of P(X > k) over k < y
+        alike = (1.0 - share) ** 2 * (mu - _half_mean_difference(self.rows))
+        alike += share**2 * s * s * trigamma(1, s + 1.0)
+        mixed = np.flatnonzero(share > 0.0)
+        for start in range(0, len(mixed), _BATCH_ROWS):
+            at = mixed[start : start + _BATCH_ROWS]
+            alike[at] += (
+                2.0 * share[at] * (1.0 - share[at]) * _mean_min_with_outlier(mu[at], alpha[at])
+            )
+        near = 0.5 * (mu + y - _mean_abs_difference(y, mu, alpha))
+        return np.asarray(y - 2.0 * ((1.0 - share) * near + share * far) + alike)
+
+    def sample(self, rng: np.random.Generator) -> FloatArray:
+        """Draw one count of each row."""
+        mu, alpha = _mean_and_shape(self.rows)
+        near = rng.poisson(np.minimum(mu * rng.gamma(alpha) / alpha, 1e18)).astype(np.float64)
+        s = mu + 1.0
+        far = np.ceil(np.minimum(s / np.maximum(rng.random(len(mu)), 1e-300), MAX_COUNT) - s) - 1.0
+        outlier = rng.random(len(mu)) < self.rows[:, PARAM.share]
+        return np.where(outlier, np.maximum(far, 0.0), near)
+
+    def quadrature_points(self) -> FloatArray:
+        """Return counts up to 9 sds from the mean, and counts of outliers."""
+        mu, alpha = _mean_and_shape(self.rows)
+        sd = np.sqrt(mu + mu * mu / alpha)
+        near = np.maximum(mu + SMOOTH_EDGES_SD[:, None] * sd, 0.0)
+        return np.concatenate((near, _TAIL_POINTS[:, None] * (mu + 1.0)))
+
+    def _find_quantiles(self, share: FloatArray) -> FloatArray:
+        """Return the smallest count k with P(Y <= k) >= share, at most MAX_COUNT, by bisection."""
+        mu, alpha = _mean_and_shape(self.rows)
+        sd = np.sqrt(mu + mu * mu / alpha)
+        low, high = np.full(len(self), -1.0), np.ceil(mu + 4.0 * sd) + 1.0
+        for _ in range(64):
+            short = self.cdf(high) < share
+            if not short.any() or np.all(high[short] > MAX_COUNT):
+                break
+            high = np.where(short, 2.0 * high, high)
+        high = np.minimum(high, MAX_COUNT)  # larger counts are not exact in floating point
+        while np.any(high - low > 1.0):
+            middle = np.floor(0.5 * (low + high))
+            enough = self.cdf(middle) >= share
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return np.maximum(high, 0.0)

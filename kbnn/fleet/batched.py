@@ -19,7 +19,7 @@ from kbnn.core.kernel import Prediction
 from kbnn.data.batch import Rows
 from kbnn.data.schema import Schema
 from kbnn.distributions.calibration import FIRST_GAIN, MEAN_SCALE_FACTOR
-from kbnn.distributions.normal_mixture import RowScores
+from kbnn.distributions.predictive import RowScores
 from kbnn.fleet import packing
 from kbnn.fleet.packing import (
     CURVE_SUMS,

@@ -365,7 +365,9 @@ class Fleet:
     @property
     def interval_mode(self) -> str | None:
         """`tracked` if intervals are calibrated online, else `stated`; None if there are none."""
-        return self.task.interval_mode(self.models.interval_mode or self.settings.intervals)
+        if self.task.labels:
+            return None
+        return self.models.interval_mode or self.settings.intervals
 
     def set_interval_mode(self, wanted: str | None) -> None:
         """Switch calibration off if `stated` is wanted; UsageError if `tracked` is impossible."""

@@ -22,6 +22,7 @@ from kbnn.data.chunk import shorten
 from kbnn.data.values import number_to_text, python_values
 from kbnn.errors import DataError
 from kbnn.metrics.score import Score
+from kbnn.metrics.target_metrics import find_metrics
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast, select_rows
 
@@ -174,9 +175,9 @@ class KeyScores:
     """Scores of the first target by key, limited to the metrics of a learning curve."""
 
     def __init__(self, task: TargetType) -> None:
-        shown = [figure for figure in task.score.figures_listed if figure.curve]
+        shown = [figure for figure in find_metrics(task).score.figures_listed if figure.curve]
         self._score_class: type[Score] = type("Brief", (Score,), {"figures_listed": shown})
-        self._task = task
+        self._score_forecasts = find_metrics(task).score_forecasts
         self._scores: dict[str, Score] = {}
 
     def add(self, keys: Sequence[str], rows: Rows, forecast: Forecast) -> None:
@@ -187,7 +188,7 @@ class KeyScores:
         for key, group in places.items():
             here = np.array(group)
             weight = None if rows.weight is None else rows.weight[here]
-            judged = self._task.score_forecasts(rows.y[here], select_rows(forecast, here), weight)
+            judged = self._score_forecasts(rows.y[here], select_rows(forecast, here), weight)
             self._scores.setdefault(key, self._score_class()).add(judged[0])
 
     def rank_keys(self) -> list[dict[str, Any]]:

@@ -43,6 +43,8 @@ from kbnn.metrics.score import LARGEST_SUM, check_stored_count
 from kbnn.metrics.scorecard import CurvePoint, LearningCurve, Scorecard
 from kbnn.model import scaler
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate
+from kbnn.model.encoding import NO_BINS
+from kbnn.model.ensemble import make_equal_weights
 from kbnn.model.learner import LearnerState
 from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import OnlineModel
@@ -50,7 +52,7 @@ from kbnn.model.replay import ReplayState
 from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer, compute_buffer_rows
 from kbnn.model.settings import Settings
 from kbnn.plain_values import read_dataclass, read_value
-from kbnn.targets.base import TargetType
+from kbnn.targets.base import TargetType, is_valid_output_count
 
 MAX_PACKED_NUMBERS: Final = 8192
 """Largest number of weights and covariances: copying a larger state costs more than it saves."""
@@ -321,11 +323,11 @@ def describe_layout(model: OnlineModel) -> tuple[Settings, Config, int] | None:
         not model.is_warming_up
         and len(model.racers) == 1
         and len(learned.members) == 1
+        and not len(learned.bins[0])
         and candidate.learner.task.supports_batched_kernel
         and not settings.replay_ratio
         and not model.lost
         and candidate.evidence == 0.0
-        and not learned.log_weight.any()
         and learned.rehearsal.debt == 0.0
         and not learned.kept.rows().x_sd.any()
         and not model.card.scores[0]._start_weights.any()  # every metric has all rows
@@ -382,7 +384,7 @@ def unpack_model(
     learned = LearnerState(
         (open_session(layout.unpack_state(layout.view_part(row, "belief"))),),
         layout.view_part(row, "columns").copy(),
-        np.zeros(1),
+        make_equal_weights(1),
         counts[SEEN],
         counts[CHANGES],
         ReplayBuffer(layout.keep, 1, kept),
@@ -394,6 +396,8 @@ def unpack_model(
             counts[REPLAYED_ROWS],
             counts[LAST_ALARM],
         ),
+        specs=layout.settings.list_members(),
+        bins=(NO_BINS,),
     )
     model.racers = (Candidate(learner, learned, 0.0, packed.alarms),)
     model.met, model.skipped, model.let_go = (
@@ -446,7 +450,7 @@ def check_layout(layout: PackedLayout, task: TargetType, width: int) -> None:
     config = layout.config
     fits = (
         config.observation == task.observation
-        and task.is_valid_output_count(config.outputs)
+        and is_valid_output_count(task, config.outputs)
         and task.supports_batched_kernel
     )
     if not fits or config.inputs > width:

@@ -48,6 +48,7 @@ from kbnn.model.replay_buffer import ReplayBuffer
 from kbnn.model.serialize import to_state
 from kbnn.model.settings import Settings
 from kbnn.plain_values import read_value
+from kbnn.targets.classification import init_class_temperature
 
 SHIFT_ROWS: Final = 32
 """Rows after which the shift of a key is measured."""
@@ -204,13 +205,17 @@ def create_pooled_model(
             for member in leader.learned.members
         ),
         leader.learned.columns.copy(),
-        np.zeros(len(leader.learned.members)),
+        leader.learned.pool,
         leader.learned.seen,
         0,
         ReplayBuffer(settings.keep, len(common.schema.targets)),
         tails,
         ReplayState(since=leader.learned.seen, settled=True),
-        learner.task.init_temperature(settings.robust, leader.learned.members[0].config.outputs),
+        init_class_temperature(
+            learner.task.labels, settings.robust, leader.learned.members[0].config.outputs
+        ),
+        leader.learned.specs,
+        leader.learned.bins,
     )
     model.racers = (Candidate(learner, learned),)
     return model

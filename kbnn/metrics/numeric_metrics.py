@@ -9,8 +9,15 @@ each sum
     coverage  1 if y is in its central interval of p = 0.5, 0.8, 0.9, 0.95
     spread    z^2                               1 on average if forecasts are calibrated
 
-The baseline is the best constant for the same rows, see kbnn.metrics.scorecard. `pack_score` and
-`unpack_score` convert a score to arrays and back for models stored in a fleet.
+The baseline is the best constant for the same rows. Its mean m and the sum of squares M2 about it
+follow Welford's recursion, for a row of weight w
+
+    m_t = m_(t-1) + w d / W_t      M2_t = M2_(t-1) + w d (y - m_t)      d = y - m_(t-1)
+
+with m_t written as origin + (sum of w (y - origin)) / W_t, the origin being the first number. The
+result does not depend on how rows are cut into batches, and M2 adds up terms that cannot cancel.
+
+`pack_score` and `unpack_score` convert a score to arrays and back for models stored in a fleet.
 """
 
 from __future__ import annotations
@@ -22,13 +29,14 @@ from typing import Any, Self
 import numpy as np
 
 from kbnn.array_types import BoolArray, FloatArray
-from kbnn.distributions import dispatch
-from kbnn.distributions.normal_mixture import INTERVAL_PERCENTS, PARAM, RowScores
+from kbnn.core import kernel
+from kbnn.core.constants import LARGEST_TERM
+from kbnn.distributions.dispatch import read_distribution
+from kbnn.distributions.predictive import INTERVAL_PERCENTS, RowScores
 from kbnn.metrics import score as base
-from kbnn.metrics.figures import Metric, clip_terms, shared_ones
+from kbnn.metrics.figures import Metric, clip_terms, restore_floats, shared_ones, to_float_list
 from kbnn.metrics.histograms import PitHistogram
 from kbnn.metrics.score import Score
-from kbnn.metrics.scorecard import ConstantBaseline
 from kbnn.wording import format_percent
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -45,26 +53,26 @@ class ScoredNumericBatch:
         weight: FloatArray | None = None,
         verdicts: RowScores | None = None,
     ) -> None:
-        """Score distributions `told` (n, fields), see kbnn.distributions.dispatch.
+        """Score distributions `told`, see kbnn.distributions.dispatch.
 
         `verdicts` are their scores if already computed.
         """
         known = np.isfinite(y)
-        spread = told[:, PARAM.spread].copy()
-        self.usable: BoolArray = known & np.isfinite(mean) & np.isfinite(spread) & (spread > 0)
+        distribution = read_distribution(told)
+        self.usable: BoolArray = known & np.isfinite(mean) & distribution.has_forecast()
         if np.count_nonzero(self.usable):
-            self.usable &= dispatch.possible(y, told) > 0.0
+            self.usable &= distribution.in_support(y)
         self.skipped = len(y) - int(np.count_nonzero(known))
         self.invalid = len(y) - int(np.count_nonzero(self.usable)) - self.skipped
         if self.skipped or self.invalid:
-            y, mean, told = y[self.usable], mean[self.usable], told[self.usable]
+            y, mean, distribution = y[self.usable], mean[self.usable], distribution[self.usable]
             weight = None if weight is None else weight[self.usable]
         self.y, self.mean = (np.ascontiguousarray(part, dtype=np.float64) for part in (y, mean))
         self.is_unweighted = weight is None
         self.weight = shared_ones(y.shape[0]) if weight is None else np.ascontiguousarray(weight)
         with np.errstate(over="ignore"):
             self.error = clip_terms(self.y - self.mean)
-        self.told = dispatch.judge(self.y, told) if verdicts is None else verdicts
+        self.told = distribution.score_values(self.y) if verdicts is None else verdicts
         self.nll = clip_terms(self.told.nll)
         self.inside = dict(
             zip(INTERVAL_PERCENTS, self.told[-len(INTERVAL_PERCENTS) :], strict=True)
@@ -86,6 +94,88 @@ class ScoredNumericBatch:
         found = np.full(self.usable.shape[0], np.nan)
         found[self.usable] = values
         return found
+
+
+LARGEST_SPREAD = 1e300
+"""Limit of M2: large weights times squared deviations can overflow."""
+
+_SUM_NAMES = ("weight", "shift", "spread")
+
+
+class ConstantBaseline:
+    """Mean and variance of the numbers so far."""
+
+    def __init__(self) -> None:
+        self.sums = np.array([np.nan, 0.0, 0.0, 0.0])
+        """The origin (NaN before the first number), then W, W (m - origin) and M2."""
+
+    def add(self, y: FloatArray, weight: FloatArray) -> None:
+        """Add numbers in order."""
+        if not len(y):
+            return
+        if kernel.is_compiled():
+            self.sums = kernel.update_constant(self.sums, y, weight, LARGEST_TERM)
+            self._limit_spread()
+            return
+        origin, total, shift, spread = to_float_list(self.sums)
+        if np.isnan(origin):
+            origin = float(clip_terms(y[:1])[0])
+        with np.errstate(over="ignore"):
+            d = clip_terms(y - origin)
+        weights = _partial_sums(total, weight)
+        shifts = _partial_sums(shift, weight * d)
+        before = np.divide(shifts[:-1], weights[:-1], out=d.copy(), where=weights[:-1] > 0)
+        after = np.divide(shifts[1:], weights[1:], out=d.copy(), where=weights[1:] > 0)
+        with np.errstate(over="ignore"):
+            gain = np.fmax(weight * (d - before) * (d - after), 0.0)
+            total_spread = _partial_sums(spread, gain)[-1]
+        self.sums = np.array([origin, weights[-1], shifts[-1], total_spread])
+        self._limit_spread()
+
+    def _limit_spread(self) -> None:
+        """Keep M2 finite for large weights and deviations."""
+        self.sums[3] = min(self.sums[3], LARGEST_SPREAD)
+
+    @property
+    def variance(self) -> float | None:
+        """Mean squared error of the best constant, None before the first number."""
+        _, total, _, spread = to_float_list(self.sums)
+        return spread / total if total > 0.0 else None
+
+    @property
+    def mean(self) -> float | None:
+        """The best constant, None before the first number."""
+        origin, total, shift, _ = to_float_list(self.sums)
+        return origin + shift / total if total > 0.0 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole state; `from_json` restores it bit for bit."""
+        origin, *sums = to_float_list(self.sums)
+        return {
+            "origin": None if np.isnan(origin) else origin,
+            **dict(zip(_SUM_NAMES, sums, strict=True)),
+        }
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Any]) -> ConstantBaseline:
+        """Restore the baseline from `to_json`."""
+        constant = cls()
+        total, shift, spread = to_float_list(
+            restore_floats([state[name] for name in _SUM_NAMES], (3,))
+        )
+        if not (abs(shift) <= 2.0 * LARGEST_TERM * total and spread >= 0.0):
+            raise ValueError("its baseline is invalid")
+        origin = np.nan if state["origin"] is None else float(restore_floats(state["origin"], ()))
+        constant.sums = np.array([origin, total, shift, spread])
+        return constant
+
+
+def _partial_sums(carry: float, values: FloatArray) -> FloatArray:
+    """Return the n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
+    partial = np.empty(values.shape[0] + 1)
+    partial[0] = carry
+    partial[1:] = values
+    return np.add.accumulate(partial, out=partial)
 
 
 def _coverage_metric(level: int) -> Metric:

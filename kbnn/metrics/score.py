@@ -50,6 +50,13 @@ class ScoredBatch(Protocol):
     """Rows whose forecast is not a distribution; models do not make such forecasts."""
 
 
+class ScoredRows(ScoredBatch, Protocol):
+    """A batch of one target's forecasts with a loss per row."""
+
+    @property
+    def row_losses(self) -> FloatArray: ...
+
+
 class Score:
     """Streaming metrics of one target; subclasses add baselines and data for charts."""
 

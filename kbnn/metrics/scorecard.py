@@ -1,13 +1,7 @@
 """The scorecard of a stream: scores of every target, learning curve and summaries.
 
 It is used by `train` (prequential: each row is predicted before it is learned), by `evaluate`, and
-stored in the model file. `ConstantBaseline` is the best constant for the same rows. Its mean m and
-the sum of squares M2 about it follow Welford's recursion, for a row of weight w
-
-    m_t = m_(t-1) + w d / W_t      M2_t = M2_(t-1) + w d (y - m_t)      d = y - m_(t-1)
-
-with m_t written as origin + (sum of w (y - origin)) / W_t, the origin being the first number. The
-result does not depend on how rows are cut into batches, and M2 adds up terms that cannot cancel.
+stored in the model file.
 
 `LearningCurve` holds metrics at 32, 64, 128, ... rows, each overall and since the previous point. A
 curve of 10^12 rows has 36 points, evenly spaced on a log axis. Batches are split at the points.
@@ -18,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.core import kernel
-from kbnn.core.constants import LARGEST_TERM
 from kbnn.errors import ModelError
-from kbnn.metrics.figures import clip_terms, restore_floats, to_float_list
+from kbnn.metrics.figures import restore_floats
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS, StreamSummaries
-from kbnn.metrics.score import CURVE_LINES, Score, ScoredBatch, check_finite, check_stored_count
+from kbnn.metrics.score import CURVE_LINES, Score, check_finite, check_stored_count
+from kbnn.metrics.target_metrics import find_metrics
+from kbnn.targets.base import TargetType
+from kbnn.targets.prediction import Forecast, select_rows
 
 SCORECARD_ARRAYS = (
     "feature_counts",
@@ -41,45 +36,25 @@ SCORECARD_ARRAYS = (
 """Names of the arrays in a stored state."""
 
 
-class ScoredRows(ScoredBatch, Protocol):
-    """A batch of one target's forecasts with a loss per row."""
-
-    @property
-    def row_losses(self) -> FloatArray: ...
-
-
-class ForecastScorer(Protocol):
-    """The part of a target type that a scorecard needs."""
-
-    @property
-    def targets(self) -> Sequence[str]: ...
-    @property
-    def score(self) -> type[Score]: ...
-    def prediction_columns(self, forecast: Any, judged: Any) -> FloatArray: ...
-    def score_forecasts(
-        self, y: FloatArray, forecast: Any, weight: FloatArray | None
-    ) -> Sequence[ScoredRows]: ...
-
-
 class Scorecard:
     """Scores of every target, the learning curve and the summaries of one stream."""
 
     def __init__(
         self,
-        scorer: ForecastScorer,
+        task: TargetType,
         features: int = 0,
         *,
         seed: int = 0,
         sample: int = MAX_SAMPLED_ROWS,
     ) -> None:
-        self.scorer = scorer
-        self.scores: list[Score] = [scorer.score() for _ in scorer.targets]
+        self.task = task
+        self.scores: list[Score] = [find_metrics(task).score() for _ in task.targets]
         self.curve = LearningCurve(len(self.scores))
         self.summaries = StreamSummaries(features, seed, sample)
 
     def copy(self) -> Scorecard:
-        """Copy everything except the scorer."""
-        return deepcopy(self, {id(self.scorer): self.scorer})
+        """Copy everything except the target type."""
+        return deepcopy(self, {id(self.task): self.task})
 
     def add_columns(self, unseen: FloatArray) -> None:
         """Add columns of x; `unseen` holds the values of all columns in the rows so far."""
@@ -89,21 +64,22 @@ class Scorecard:
         self,
         x: FloatArray,
         y: FloatArray,
-        forecast: Any,
+        forecast: Forecast,
         weight: FloatArray | None = None,
         number: IntArray | None = None,
     ) -> None:
         """Score a batch in row order: x (n, D), y (n, T) and the forecasts of its rows."""
+        metrics = find_metrics(self.task)
         surprise = np.empty(y.shape[0])
         parts: list[FloatArray] = []
         for piece in self.curve.split_at_points(y.shape[0]):
-            part = type(forecast)(*(array[piece] for array in forecast))
+            part = select_rows(forecast, piece)
             w = None if weight is None else weight[piece]
-            compared = self.scorer.score_forecasts(y[piece], part, w)
+            compared = metrics.score_forecasts(y[piece], part, w)
             for score, one in zip(self.scores, compared, strict=True):
                 score.add(one)
             surprise[piece] = _sum_targets([one.row_losses for one in compared])
-            parts.append(self.scorer.prediction_columns(part, compared))
+            parts.append(metrics.prediction_columns(part, compared))
             self.curve.advance_rows(piece.stop - piece.start, self.scores)
         if parts:
             columns = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -138,18 +114,18 @@ class Scorecard:
     @classmethod
     def from_state(
         cls,
-        scorer: ForecastScorer,
+        task: TargetType,
         header: Mapping[str, Any],
         arrays: dict[str, FloatArray],
         name: str = "the model",
     ) -> Scorecard:
         """Restore the scorecard from `to_state`; ModelError if it is damaged."""
-        card = cls(scorer)
+        card = cls(task)
         try:
-            card.scores = [scorer.score.from_json(state) for state in header["scores"]]
+            card.scores = [find_metrics(task).score.from_json(state) for state in header["scores"]]
             card.curve = LearningCurve.from_json(header["curve"])
             card.summaries = StreamSummaries.from_state(header["summaries"], arrays)
-            if not len(card.curve.points) == len(card.scores) == len(scorer.targets):
+            if not len(card.curve.points) == len(card.scores) == len(task.targets):
                 raise ValueError("its parts are of different targets")
             for score in card.scores:
                 check_finite(score)  # reject sums that no rows can produce
@@ -176,88 +152,6 @@ def _sum_targets(surprises: Sequence[FloatArray]) -> FloatArray:
     for part, there in zip(surprises, known, strict=True):
         total += np.where(there, part, 0.0)
     return np.where(np.any(known, axis=0), total, np.nan)
-
-
-LARGEST_SPREAD = 1e300
-"""Limit of M2: large weights times squared deviations can overflow."""
-
-_SUM_NAMES = ("weight", "shift", "spread")
-
-
-class ConstantBaseline:
-    """Mean and variance of the numbers so far."""
-
-    def __init__(self) -> None:
-        self.sums = np.array([np.nan, 0.0, 0.0, 0.0])
-        """The origin (NaN before the first number), then W, W (m - origin) and M2."""
-
-    def add(self, y: FloatArray, weight: FloatArray) -> None:
-        """Add numbers in order."""
-        if not len(y):
-            return
-        if kernel.is_compiled():
-            self.sums = kernel.update_constant(self.sums, y, weight, LARGEST_TERM)
-            self._limit_spread()
-            return
-        origin, total, shift, spread = to_float_list(self.sums)
-        if np.isnan(origin):
-            origin = float(clip_terms(y[:1])[0])
-        with np.errstate(over="ignore"):
-            d = clip_terms(y - origin)
-        weights = _partial_sums(total, weight)
-        shifts = _partial_sums(shift, weight * d)
-        before = np.divide(shifts[:-1], weights[:-1], out=d.copy(), where=weights[:-1] > 0)
-        after = np.divide(shifts[1:], weights[1:], out=d.copy(), where=weights[1:] > 0)
-        with np.errstate(over="ignore"):
-            gain = np.fmax(weight * (d - before) * (d - after), 0.0)
-            total_spread = _partial_sums(spread, gain)[-1]
-        self.sums = np.array([origin, weights[-1], shifts[-1], total_spread])
-        self._limit_spread()
-
-    def _limit_spread(self) -> None:
-        """Keep M2 finite for large weights and deviations."""
-        self.sums[3] = min(self.sums[3], LARGEST_SPREAD)
-
-    @property
-    def variance(self) -> float | None:
-        """Mean squared error of the best constant, None before the first number."""
-        _, total, _, spread = to_float_list(self.sums)
-        return spread / total if total > 0.0 else None
-
-    @property
-    def mean(self) -> float | None:
-        """The best constant, None before the first number."""
-        origin, total, shift, _ = to_float_list(self.sums)
-        return origin + shift / total if total > 0.0 else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the whole state; `from_json` restores it bit for bit."""
-        origin, *sums = to_float_list(self.sums)
-        return {
-            "origin": None if np.isnan(origin) else origin,
-            **dict(zip(_SUM_NAMES, sums, strict=True)),
-        }
-
-    @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> ConstantBaseline:
-        """Restore the baseline from `to_json`."""
-        constant = cls()
-        total, shift, spread = to_float_list(
-            restore_floats([state[name] for name in _SUM_NAMES], (3,))
-        )
-        if not (abs(shift) <= 2.0 * LARGEST_TERM * total and spread >= 0.0):
-            raise ValueError("its baseline is invalid")
-        origin = np.nan if state["origin"] is None else float(restore_floats(state["origin"], ()))
-        constant.sums = np.array([origin, total, shift, spread])
-        return constant
-
-
-def _partial_sums(carry: float, values: FloatArray) -> FloatArray:
-    """Return the n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
-    partial = np.empty(values.shape[0] + 1)
-    partial[0] = carry
-    partial[1:] = values
-    return np.add.accumulate(partial, out=partial)
 
 
 FIRST_POINT_ROWS = 32

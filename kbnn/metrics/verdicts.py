@@ -1,4 +1,4 @@
-"""Turn metrics into verdicts in plain words, and describe charts as plain data.
+"""Turn metrics into verdicts in plain words.
 
 Every judgement compares a deviation with its sampling error over n independent rows:
 
@@ -13,28 +13,17 @@ The baseline of classes predicts the class frequencies. Confidence is judged by 
 against the accuracy a, whose sampling error is sqrt(a (1 - a) / n). The expected calibration error
 of calibrated probabilities is not 0 on n rows: a bin of n_b rows with confidence q adds about
 sqrt(2 q (1 - q) n_b / pi) / n by chance, and twice that is allowed.
-
-Charts are described as data (`ChartSpec`); the terminal and the report render them by kind without
-knowing the target type. A chart with a `hint` is drawn in the terminal, one with a `reading` in the
-report.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Literal
 
-from kbnn.array_types import FloatArray
 from kbnn.metrics.class_metrics import ClassScore
-from kbnn.metrics.figures import MetricTable
 from kbnn.metrics.numeric_metrics import NumericScore
-from kbnn.metrics.scorecard import CurvePoint
 from kbnn.wording import format_number, format_percent, format_rows
-
-if TYPE_CHECKING:
-    from kbnn.targets.prediction import Forecast
 
 Level = Literal["good", "fair", "poor", "unknown"]
 
@@ -246,93 +235,3 @@ def judge_class_score(score: ClassScore) -> Verdict:
     if uneven:
         return Verdict("fair", "Useful, but the probabilities are poorly calibrated", sentences)
     return Verdict("good", "Good: useful predictions with honest probabilities", sentences)
-
-
-class ChartSpec(NamedTuple):
-    """One chart: its kind, its texts, and the arguments of the function that draws it."""
-
-    kind: str
-    title: str
-    data: dict[str, Any]
-    reading: str = ""
-    hint: str = ""
-
-
-class ChartGroup(NamedTuple):
-    """Charts under one heading."""
-
-    title: str
-    charts: Sequence[ChartSpec]
-
-
-class ConfusionMatrix(NamedTuple):
-    """A table of counts: true classes down, predicted classes across."""
-
-    title: str
-    names: Sequence[str]
-    counts: Sequence[Sequence[int]]
-
-
-class MetricTile(NamedTuple):
-    """A headline metric: name, value, remark."""
-
-    label: str
-    value: str
-    remark: str
-
-
-class TargetSection(NamedTuple):
-    """Everything shown of one target, except what only the model knows."""
-
-    name: str
-    verdict: Verdict
-    table: MetricTable
-    tiles: Sequence[MetricTile]
-    groups: Sequence[ChartGroup]
-    crossed: ConfusionMatrix | None = None
-
-
-class PredictionCurve(NamedTuple):
-    """What is drawn of forecasts; each array is (n,)."""
-
-    value: FloatArray
-    sd: FloatArray
-    function_sd: FloatArray | None = None  # None: no bands are drawn
-    lower: FloatArray | None = None  # of the 90 % interval
-    upper: FloatArray | None = None
-
-
-class PartialDependenceSpec(NamedTuple):
-    """How a target is drawn as a function of its inputs.
-
-    values   convert forecasts to what is drawn
-    truth    convert targets (n,) to what is drawn
-    marks    whether the truth is binary: rows are marked, not placed by value
-    chart    the chart shown when there are too many inputs to draw the function
-    """
-
-    name: str
-    sd_name: str
-    effect: str  # the quantity that a feature changes
-    values: Callable[[Forecast], PredictionCurve]
-    truth: Callable[[FloatArray], FloatArray]
-    marks: bool
-    chart: ChartSpec
-
-
-def make_learning_chart(
-    points: Sequence[CurvePoint],
-    line: str,
-    name: str,
-    baseline: float | None,
-    *,
-    terminal: bool = True,
-) -> ChartSpec:
-    """Describe the chart of one metric against the number of rows seen."""
-    return ChartSpec(
-        "learning",
-        f"{name} by rows seen",
-        {"points": points, "field": line, "name": name, "baseline": baseline},
-        "Each row is predicted before the model learns from it.",
-        "line latest, dots all, level constant" if terminal else "",
-    )

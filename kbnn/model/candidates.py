@@ -1,21 +1,13 @@
-"""Online model selection: candidates learn side by side until the stream shows which is best.
+"""Online selection of the target type: candidates learn side by side until one is chosen.
 
-A candidate is the model's settings with every choice fixed. All candidates learn the same rows. The
-evidence of a candidate is its prequential log score, the sum of the log densities of the targets,
-each predicted before it is learned. The leader's forecasts are the model's forecasts. A candidate
-100 nats behind is eliminated, and after 1,024 rows only the leader remains. Whenever the row count
-doubles, the evidence so far is halved, because the best settings often start slowly. One row
-changes the difference between two candidates by at most five nats, so that a single outlier does
-not decide. Candidates are compared at fixed row counts, independent of batches.
-
-Target types compete too. They are compared, each by its best candidate, until row 480, since tails
-show only after many rows. A positive type replaces the real type only if it is at least 10 nats
-ahead.
-
-Replay is nearly always useful in the first REPLAY_ROWS rows; later its value depends on how fast
-the stream drifts. A second comparison, up to row 4,064, decides whether to keep replaying: a winner
-that replays competes with a copy that stops, and a winner that does not replay with a copy that
-starts, five nats behind.
+A candidate is the model's settings with a fixed target type. All candidates learn the same rows.
+The evidence of a candidate is its prequential log score, the sum of the log densities of the
+targets, each predicted before it is learned. The leader's forecasts are the model's forecasts. A
+candidate 100 nats behind is eliminated, and after 480 rows only the leader remains, since tails
+show only after many rows. Whenever the row count doubles, the evidence so far is halved, because
+the best type may start slowly. One row changes the difference between two candidates by at most
+five nats, so that a single outlier does not decide. Candidates are compared at fixed row counts,
+independent of batches. A positive type replaces the real type only if it is at least 10 nats ahead.
 """
 
 from __future__ import annotations
@@ -27,19 +19,18 @@ import numpy as np
 
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows, slice_rows
-from kbnn.model.learner import Learner, LearnerState, LearnEvents, copy_state
+from kbnn.model.learner import Learner, LearnerState, LearnEvents
 from kbnn.model.limits import ROW_EVIDENCE_LIMIT
-from kbnn.model.replay import DEFAULT_REPLAY_RATIO, REPLAY_INTERVAL_ROWS, REPLAY_ROWS, ReplayState
+from kbnn.model.replay import REPLAY_INTERVAL_ROWS, REPLAY_ROWS
 from kbnn.model.settings import Settings
-from kbnn.targets.prediction import Forecast, join_forecasts
+from kbnn.targets.base import first_invalid_row
+from kbnn.targets.prediction import Forecast, join_forecasts, log_density
 from kbnn.targets.registry import find_rival_type, may_lead
 from kbnn.wording import format_number
 
 ELIMINATION_MARGIN_NATS: Final = 100.0
-SELECTION_ROWS: Final = REPLAY_ROWS
-REPLAY_SELECTION_ROWS: Final = 4 * REPLAY_ROWS - REPLAY_INTERVAL_ROWS
 TARGET_TYPE_SELECTION_ROWS: Final = REPLAY_ROWS // 2 - REPLAY_INTERVAL_ROWS
-"""Both end just before the scale is checked, where all remaining candidates may relearn rows."""
+"""Ends just before the scale is checked, where all remaining candidates may relearn rows."""
 MAX_ROW_ADVANTAGE_NATS: Final = 5.0
 MAX_ALARM_ROWS: Final = 100
 
@@ -107,9 +98,7 @@ def rank_candidates(
         for r in candidates[1:]
     ]
     return [
-        RankedCandidate(
-            ahead.describe_difference(other), other.describe_difference(ahead), nats, row
-        )
+        RankedCandidate(f"--task {ahead.kind}", f"--task {other.kind}", nats, row)
         for other, nats, row, ahead in [*eliminated, *racing]
     ]
 
@@ -140,7 +129,7 @@ def compare_target_types(
 
 def find_first_invalid_row(candidates: tuple[Candidate, ...], y: FloatArray) -> int:
     """Return the first row whose target (n, T) some candidate's target type excludes; n if none."""
-    return min([candidate.learner.task.first_invalid_row(y) for candidate in candidates])
+    return min([first_invalid_row(candidate.learner.task, y) for candidate in candidates])
 
 
 def select_valid_candidates(
@@ -181,14 +170,11 @@ def learn_candidates(
     if not alone:
         moved = _add_evidence(moved, forecasts, rows.y)
     seen = moved[0].learned.seen
-    if again or seen % REPLAY_INTERVAL_ROWS or (alone and seen != SELECTION_ROWS):
+    if alone or again or seen % REPLAY_INTERVAL_ROWS:
         return SelectionStep(moved, forecasts[0], skipped)
     kept = _eliminate_candidates(moved)
     lost = _list_eliminated(moved, kept, seen)
-    after = (
-        _fork_replay_candidates(kept) if seen == SELECTION_ROWS else _discount_evidence(kept, seen)
-    )
-    return SelectionStep(after, forecasts[0], skipped, lost)
+    return SelectionStep(_discount_evidence(kept, seen), forecasts[0], skipped, lost)
 
 
 def _learn_candidate(
@@ -221,7 +207,7 @@ def _add_evidence(
     # All candidates must be scored on the same event.
     bin_width = min(r.learner.task.zero_bin_width(r.learned.tails) for r in candidates)
     pairs = zip(candidates, forecasts, strict=True)
-    density = [r.learner.task.log_density(forecast, y, bin_width) for r, forecast in pairs]
+    density = [log_density(forecast, y, bin_width) for _, forecast in pairs]
     return tuple(
         replace(candidate, evidence=_sum_evidence(candidate.evidence, gained))
         for candidate, gained in zip(
@@ -250,20 +236,12 @@ def _sum_evidence(evidence: float, gained: FloatArray) -> float:
 def _eliminate_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Return the leader, then the candidates that are not eliminated."""
     order = sorted(candidates, key=lambda candidate: -candidate.evidence)
-    best = {candidate.learner.settings.kind: candidate for candidate in reversed(order)}
-    nats = {kind: candidate.evidence for kind, candidate in best.items()}
+    nats = {candidate.learner.settings.kind: candidate.evidence for candidate in order}
     leader = next(r for r in order if may_lead(r.learner.settings.kind, r.evidence, nats))
-    seen, kind = leader.learned.seen, leader.learner.settings.kind
-    if seen in (SELECTION_ROWS, REPLAY_SELECTION_ROWS):
+    if leader.learned.seen >= TARGET_TYPE_SELECTION_ROWS:
         return (leader,)
-    if seen >= TARGET_TYPE_SELECTION_ROWS:
-        order = [candidate for candidate in order if candidate.learner.settings.kind == kind]
-    kept = [
-        r
-        for r in order
-        if r.evidence > best[r.learner.settings.kind].evidence - ELIMINATION_MARGIN_NATS
-    ]
-    return (leader, *(candidate for candidate in kept if candidate is not leader))
+    near = [r for r in order if r.evidence > order[0].evidence - ELIMINATION_MARGIN_NATS]
+    return (leader, *(candidate for candidate in near if candidate is not leader))
 
 
 def _discount_evidence(candidates: tuple[Candidate, ...], seen: int) -> tuple[Candidate, ...]:
@@ -271,26 +249,6 @@ def _discount_evidence(candidates: tuple[Candidate, ...], seen: int) -> tuple[Ca
     if seen & (seen - 1) or len(candidates) == 1:
         return candidates
     return tuple(replace(candidate, evidence=0.5 * candidate.evidence) for candidate in candidates)
-
-
-def _fork_replay_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """Start the second comparison: the winner, and a copy with the opposite replay setting."""
-    winner = candidates[0]
-    settings = winner.learner.settings
-    if not isinstance(settings.rehearse, str):
-        return candidates
-    other, behind = copy_state(winner.learned), 0.0
-    if settings.replay_ratio:
-        other = winner.learner.correct_replayed_state(other)
-    else:
-        other = other._replace(rehearsal=ReplayState(grown=REPLAY_SELECTION_ROWS))
-        behind = MAX_ROW_ADVANTAGE_NATS
-    unchanged = replace(settings, rehearse=settings.replay_ratio)
-    opposite = replace(settings, rehearse=0 if settings.replay_ratio else DEFAULT_REPLAY_RATIO)
-    return (
-        Candidate(replace(winner.learner, settings=unchanged), winner.learned, 0.0, winner.alarms),
-        Candidate(replace(winner.learner, settings=opposite), other, -behind, winner.alarms),
-    )
 
 
 def _list_eliminated(

@@ -24,10 +24,11 @@ from kbnn.core.layout import layout_of
 from kbnn.data.batch import GAP_ROWS, longest_usual_gap, pad_columns
 from kbnn.data.schema import Place
 from kbnn.distributions.temperature import inverse_temperature
+from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
+from kbnn.model.encoding import encode_inputs, find_active_slopes
 from kbnn.model.learner import LearnerState
 from kbnn.model.model import OnlineModel
-from kbnn.targets.base import EffectQuantity
 
 SAMPLE_ROWS = 128
 MIN_SAMPLE_ROWS = 8
@@ -78,7 +79,7 @@ def compute_effects(model: OnlineModel) -> list[QuantityEffects]:
     width = len(columns)
     as_is = model.learner.unscaled_inputs[:width]
     outputs = learned.members[0].config.outputs
-    quantities = model.task.effect_quantities(outputs)
+    quantities = list_effect_quantities(model.task, outputs)
     z = _sample_rows(model, 2 * (width + outputs * len(learned.members)))
     found = _apply_chain_rule(model, quantities, z)
     if width <= MAX_DIFFERENCED_INPUTS:
@@ -140,7 +141,10 @@ def _apply_chain_rule(
                 for by in (-DIFFERENCE_STEP_SD, DIFFERENCE_STEP_SD)
             )
             gain.append((high - low) / (2.0 * DIFFERENCE_STEP_SD))
-        parts.append(compute_sensitivity(state, z, np.stack(gain, axis=2)))
+        bins = learned.bins[at]
+        seen, _ = encode_inputs(bins, z, None)
+        components = find_active_slopes(bins, z)
+        parts.append(compute_sensitivity(state, seen, np.stack(gain, axis=2), components))
     slopes, sds, sizes = (np.stack(part) for part in zip(*parts, strict=True))
     return Sensitivity(slopes.sum(axis=0), sds.sum(axis=0), sizes.sum(axis=0))
 

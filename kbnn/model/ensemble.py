@@ -1,9 +1,30 @@
-"""Ensembles of networks: members learn side by side and are mixed by predictive likelihood.
+"""Ensembles: networks learn the same rows side by side, and their predictions are pooled.
 
-Members differ in seed and in the scale of their prior. The evidence of a member is the likelihood
-of the labels it predicted, discounted by 0.99 per row: log e_t = 0.99 log e_(t-1) + log p_t. Its
-weight is proportional to e^0.3: the errors of members are correlated, and with an exponent of 1 a
-single member would soon have all the weight.
+The networks of a model differ in shape, in the encoding of their inputs, in replay, or only in seed
+and prior scale (`Member`). A prediction is pooled by moments with weights w_k:
+
+    m = sum_k w_k m_k,   v = sum_k w_k (v_k + (m_k - m)^2)
+
+and class probabilities are averaged. The pooled prediction is calibrated, not that of each network
+(kbnn.model.learner).
+
+The weights maximise the prequential log score of the pooled prediction. Each row moves them along
+the gradient g of its log density, with a memory of about WEIGHT_WINDOW_ROWS rows:
+
+    w_k <- w_k (1 + g_k/(rows + 1)), normalised
+
+For a Gaussian label y with variance s = c v, c the running mean of (y - m)^2/v,
+
+    g_k = (y - m)(m_k - m)/s + ((y - m)^2/s - 1)((v_k + (m_k - m)^2)/v - 1)/2
+
+and otherwise g_k = p_k/sum_j w_j p_j - 1, p_k the probability that network k gave to the label.
+Weights by the networks' own log scores would put all weight on one network after a few hundred
+rows, although the average is better.
+
+A network is dropped when it no longer pays. Its benefit is the mean difference of the log densities
+with and without it, in nats per row; a network that doubles the cost of a row must earn the margin
+of `compute_margin`. The margin rises with the stream, so that a long stream tends to the cost of
+few networks.
 """
 
 from __future__ import annotations
@@ -11,58 +32,177 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from kbnn.array_types import FloatArray
+from kbnn.core import kernel
+from kbnn.core.config import Config
 from kbnn.core.kernel import Prediction
+from kbnn.core.layout import layout_of
 
-EVIDENCE_DISCOUNT = 0.99
-EVIDENCE_EXPONENT = 0.3
+WEIGHT_WINDOW_ROWS: Final = 64.0
+START_ROWS_PER_MEMBER: Final = 4.0
+"""Rows per network that equal starting weights count for."""
+MIN_WEIGHT: Final = 3e-5
+MAX_ROW_ADVANTAGE_NATS: Final = 5.0
+"""One row cannot distinguish two networks by more: outliers do not decide."""
+MAX_SQUARE: Final = 25.0
+"""Largest squared standardised error that counts."""
+GRADIENT_LIMITS: Final = (-3.0, 10.0)
+_LIMITS: Final = (
+    WEIGHT_WINDOW_ROWS,
+    MIN_WEIGHT,
+    MAX_ROW_ADVANTAGE_NATS,
+    MAX_SQUARE,
+    *GRADIENT_LIMITS,
+)
+FIRST_CHECK_ROWS: Final = 2048
+"""Row count at which networks are first dropped; the early rows mislead."""
+MARGIN_NATS: Final = 0.005
+"""Nats per row that doubling the cost of a row must earn, up to MARGIN_ROWS rows."""
+MARGIN_ROWS: Final = 8192
+
+THREAD_ROWS: Final = 64
+"""Fewer rows take less time than starting threads."""
+
 _PRIOR_SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
 
+PRIOR_VARIANTS: Final = len(_PRIOR_SCALES)
+
 _MAX_MOMENT = 1e150
-"""Bound of each member's moments, so that their squares do not overflow."""
+"""Bound of each network's moments, so that their squares do not overflow."""
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-def prior_scales(member: int) -> tuple[float, float]:
-    """Return the factors of a member's prior standard deviation, of means and of weights."""
-    return _PRIOR_SCALES[member % len(_PRIOR_SCALES)]
+class Member(NamedTuple):
+    """What distinguishes a network of an ensemble from the others."""
+
+    hidden: tuple[int, ...]
+    covariance: str = "auto"
+    encoding: str = "none"
+    replays: bool = True  # whether it learns buffered rows again
+    variant: int = 0  # number of its seed and prior scale
 
 
-def map_members(work: Callable[[T], U], members: Sequence[T]) -> list[U]:
-    """Apply `work` to all members in parallel threads, and return results in order."""
-    if len(members) == 1:
-        return [work(members[0])]
+class PoolWeights(NamedTuple):
+    """Weights of the networks and what is known of their benefit; an ensemble of one has none."""
+
+    weight: FloatArray  # (K,) sums to 1
+    rows: int = 0  # rows that the weights have followed
+    scale: float = 1.0  # c: mean squared error over pooled variance
+    benefit: FloatArray = np.zeros(1)  # (K,) nats since the last check
+    benefit_rows: int = 0
+
+
+def describe_member(member: Member) -> str:
+    """Describe a network in a few words."""
+    parts = [",".join(map(str, member.hidden)) or "linear"]
+    parts += ["encoded"] if member.encoding == "piecewise" else []
+    parts += [] if member.replays else ["without replay"]
+    parts += [f"variant {member.variant + 1}"] if member.variant else []
+    return " ".join(parts)
+
+
+def prior_scales(variant: int) -> tuple[float, float]:
+    """Return the factors of a network's prior standard deviation, of means and of weights."""
+    return _PRIOR_SCALES[variant % len(_PRIOR_SCALES)]
+
+
+def map_members(work: Callable[[T], U], members: Sequence[T], rows: int) -> list[U]:
+    """Apply `work` to all members and return results in order; many rows are worth threads."""
+    if len(members) == 1 or rows < THREAD_ROWS:
+        return [work(member) for member in members]
     with ThreadPoolExecutor(min(len(members), os.cpu_count() or 1)) as pool:
         return list(pool.map(work, members))
 
 
-def update_weights(log_weight: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the weights before each row (n, members) and the log weights after the last row.
+def make_equal_weights(count: int) -> PoolWeights:
+    """Return equal weights of `count` networks."""
+    return PoolWeights(np.full(count, 1.0 / count), 0, 1.0, np.zeros(count), 0)
 
-    `scores` (n, members) are the log-likelihoods of the labels.
+
+def update_weights(
+    pool: PoolWeights, scores: FloatArray, mean: FloatArray, var: FloatArray, y: FloatArray
+) -> tuple[FloatArray, PoolWeights]:
+    """Return the weights before each row (n, K) and the weights after the last row.
+
+    Parameters
+    ----------
+    pool
+        The weights before the first row.
+    scores : (n, K)
+        Log-likelihoods of the labels; (n, 0) for Gaussian labels.
+    mean, var : (n, K, T)
+        Predictions of Gaussian labels; T is 0 for others.
+    y : (n, T)
+        Gaussian labels, NaN where unknown.
     """
-    weights = np.empty_like(scores)
-    for i, score in enumerate(scores):
-        weights[i] = mixture_weights(log_weight)
-        log_weight = EVIDENCE_DISCOUNT * log_weight + score
-        log_weight = log_weight - np.max(log_weight)
-    return weights, log_weight
+    weight, benefit, scale = pool.weight.copy(), pool.benefit.copy(), np.array([pool.scale])
+    used = np.empty((len(y), len(weight)))
+    follow = kernel.follow_weights if kernel.is_compiled() else follow_weights
+    before = pool.rows + START_ROWS_PER_MEMBER * len(weight)
+    follow(scores, mean, var, y, weight, scale, benefit, used, before, _LIMITS)
+    return used, PoolWeights(
+        weight, pool.rows + len(y), float(scale[0]), benefit, pool.benefit_rows + len(y)
+    )
 
 
-def mixture_weights(log_weight: FloatArray) -> FloatArray:
-    """Compute weights that sum to one, proportional to exp(0.3 log_weight)."""
-    weights = np.exp(EVIDENCE_EXPONENT * (log_weight - np.max(log_weight)))
-    return np.asarray(weights / np.sum(weights))
+def follow_weights(
+    scores: FloatArray,
+    mean: FloatArray,
+    var: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    scale: FloatArray,
+    benefit: FloatArray,
+    used: FloatArray,
+    rows: float,
+    limits: tuple[float, float, float, float, float, float],
+) -> None:
+    """Update weights, scale and benefits in place, row by row.
+
+    `used` (n, K) receives the weights before each row. The kernel has the same function.
+    """
+    window, least, advantage, square, lowest, highest = limits
+    for i, labels in enumerate(y):
+        used[i] = weight
+        rate = 1.0 / (min(rows + i, window) + 1.0)
+        slopes = []
+        if not y.shape[1]:
+            density = np.exp(np.maximum(scores[i] - np.max(scores[i]), -advantage))
+            total = float(weight @ density)
+            left = np.maximum(1.0 - weight, 1e-12)
+            benefit += np.log(total * left / np.maximum(total - weight * density, 1e-300))
+            slopes.append(density / total - 1.0)
+        for t in np.flatnonzero(np.isfinite(labels)):
+            m_k, v_k = mean[i, :, t], var[i, :, t]
+            m = float(weight @ m_k)
+            d = m_k - m
+            own = v_k + d * d
+            v = float(weight @ own)
+            miss, s = float(labels[t]) - m, float(scale[0]) * v
+            far = miss * miss / s
+            soft = min(square / far, 1.0) if far > 0.0 else 1.0
+            near = far * soft
+            slopes.append(soft * miss * d / s + 0.5 * (near - 1.0) * (own / v - 1.0))
+            left = np.maximum(1.0 - weight, 1e-12)
+            shift = -weight * d / left
+            rest = np.maximum((v - weight * own) / left - shift**2, 1e-12 * v)
+            other = np.minimum((miss - shift) ** 2 / (scale[0] * rest), square)
+            benefit += 0.5 * (other - near + np.log(rest / v))
+            scale[0] = max(scale[0] + (min(miss * miss / v, square) - scale[0]) * rate, 1e-3)
+        if slopes:
+            slope = np.clip(np.mean(slopes, axis=0), lowest, highest)
+            weight[:] = np.maximum(weight * (1.0 + rate * slope), least)
+            weight /= np.sum(weight)
 
 
-def mix_predictions(members: list[Prediction], weights: FloatArray) -> Prediction:
-    """Return the moments of the mixture of the members' predictions; weights (n, members)."""
+def pool_predictions(members: list[Prediction], weights: FloatArray) -> Prediction:
+    """Return the moments of the members' predictions; weights (n, K)."""
     if len(members) == 1:
         return members[0]
     w = weights[:, :, None]
@@ -82,3 +222,43 @@ def mix_predictions(members: list[Prediction], weights: FloatArray) -> Predictio
         probability=average_field("probability"),
         inlier=np.minimum(np.sum(weights * np.stack([m.inlier for m in members], 1), 1), 1.0),
     )
+
+
+def compute_margin(rows: int) -> float:
+    """Return the nats per row that doubling the cost of a row must earn after `rows` rows."""
+    return MARGIN_NATS * max(1.0, rows / MARGIN_ROWS)
+
+
+def estimate_row_cost(config: Config) -> float:
+    """Estimate the cost of learning a row, in multiply-adds: squares of blocks, and weights."""
+    layout = layout_of(config)
+    joint = sum(float(dim) ** 2 for dim in layout.block_dims)
+    return (joint + 8.0 * config.weights) * max(1, config.outputs)
+
+
+def compute_prices(costs: FloatArray, rows: int) -> FloatArray:
+    """Return what each network must earn in nats per row after `rows` rows: (K,).
+
+    The price of network k is margin log2(C/(C - c_k)), with costs c of the networks and C their
+    sum: a network that doubles the cost must earn the margin.
+    """
+    total = np.sum(costs)
+    return np.asarray(compute_margin(rows) * np.log2(total / (total - costs)))
+
+
+def find_costly_member(pool: PoolWeights, prices: FloatArray) -> int | None:
+    """Return the network whose benefit is farthest below its price; None if all pay."""
+    surplus = pool.benefit / max(pool.benefit_rows, 1) - prices
+    worst = int(np.argmin(surplus))
+    return worst if surplus[worst] < 0.0 else None
+
+
+def restart_benefits(pool: PoolWeights) -> PoolWeights:
+    """Return the weights with benefits counted from here on."""
+    return pool._replace(benefit=np.zeros_like(pool.benefit), benefit_rows=0)
+
+
+def drop_member(pool: PoolWeights, index: int) -> PoolWeights:
+    """Return the weights without one network, rescaled; benefits restart."""
+    weight = np.delete(pool.weight, index)
+    return PoolWeights(weight / np.sum(weight), pool.rows, pool.scale, np.zeros(len(weight)), 0)

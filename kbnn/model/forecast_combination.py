@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import FloatArray
-from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 
 COMBINED_STEPS: Final = 48
 """Steps whose errors are recorded; later steps use the weights of the last one."""
@@ -52,8 +52,8 @@ PRIOR_GROWTH_STEPS: Final = 24
 """Steps over which the prior squared error grows as that of a random walk."""
 PRIOR_GAUSSIAN_ERRORS: Final = 5.0
 WIDTH_LIMITS: Final = (0.4, 4.0)
-MAX_GROWTH: Final = 10.0
-"""Largest growth of a variance beyond the recorded steps."""
+MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
+"""Steps up to which variances grow."""
 ORIGIN_SPACING: Final = ((512, 8), (4096, 21), (16384, 55), (2**62, 144))
 """Mean rows between origins up to a number of rows: learning a row costs less in a long stream.
 With these spacings, recording takes less than 30 % of the learning time."""
@@ -234,7 +234,7 @@ class ForecastCombiner:
         ratio = np.where(usable[:, 1:].any(axis=1), ratio, np.minimum(ratio, growth))
         error_var[:, 0] = np.minimum(ratio * var, _LARGEST**2)
         gap = np.where(usable, np.clip(paths.mean - mean[:, None], -_LARGEST, _LARGEST), 0.0)
-        far = np.clip(steps / COMBINED_STEPS, 1.0, MAX_GROWTH)
+        far = np.clip(steps, COMBINED_STEPS, MAX_GROWING_STEPS) / COMBINED_STEPS
         raw_var = np.sum(weights * (error_var + gap**2), axis=1)
         raw = np.sqrt(raw_var * far**self._growth_power)
         return CombinedForecast(mean, raw, raw * self._width[at] if calibrated else raw, weights)

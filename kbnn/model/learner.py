@@ -25,7 +25,7 @@ from kbnn.core.config import Config
 from kbnn.core.input_moments import is_view_outdated, leading_directions
 from kbnn.core.kernel import Prediction, Session, open_session, predict_parallel
 from kbnn.core.reference import ALARM, LEARNED, UNLABELLED
-from kbnn.core.state import State, init
+from kbnn.core.state import COUNT, State, init
 from kbnn.data.batch import Rows, make_fill_values, pad_columns, slice_rows
 from kbnn.distributions.calibration import (
     MEAN_SCALE_FACTOR,
@@ -35,6 +35,8 @@ from kbnn.distributions.calibration import (
 )
 from kbnn.distributions.temperature import NO_TEMPERATURE, extend_classes
 from kbnn.model import ensemble, replay, scaler
+from kbnn.model.encoding import NO_BINS, encode_inputs, fit_bins, prepend_bins, rescale_bins
+from kbnn.model.ensemble import Member, PoolWeights
 from kbnn.model.limits import is_within_limits
 from kbnn.model.replay import ReplayState
 from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer, compute_buffer_rows
@@ -42,7 +44,17 @@ from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
 from kbnn.model.settings import Settings
 from kbnn.targets.base import CalibrationUpdate, TargetScale, TargetType
+from kbnn.targets.classification import apply_class_temperature, init_class_temperature
 from kbnn.targets.prediction import Forecast
+
+
+class DroppedMember(NamedTuple):
+    """A network that was dropped because it did not pay."""
+
+    member: Member
+    row: int
+    benefit: float  # nats per row
+    price: float
 
 
 class LearnerState(NamedTuple):
@@ -55,13 +67,16 @@ class LearnerState(NamedTuple):
 
     members: tuple[Session, ...]
     columns: FloatArray
-    log_weight: FloatArray
+    pool: PoolWeights
     seen: int  # rows in the scale statistics
     changes: int  # number of changes of the scale
     kept: ReplayBuffer
     tails: FloatArray  # calibration parameters, see kbnn.distributions.calibration
     rehearsal: ReplayState = ReplayState()
     sharpness: FloatArray = NO_TEMPERATURE  # of class probabilities, see distributions.temperature
+    specs: tuple[Member, ...] = ()  # what distinguishes each member
+    bins: tuple[FloatArray, ...] = ()  # bins of each member's inputs, see kbnn.model.encoding
+    dropped: tuple[DroppedMember, ...] = ()
 
 
 class LearnEvents(NamedTuple):
@@ -111,6 +126,7 @@ class Learner:
     indicators: FloatArray  # (D,) 1 or 0
     late: FloatArray  # (D,) 1 for columns added after the first rows, else 0
     cycles: FloatArray  # (D,) 1 for sines and cosines, which are not scaled, else 0
+    is_series: bool = False  # whether inputs are lags of the target
 
     @cached_property
     def unscaled_inputs(self) -> FloatArray:
@@ -136,8 +152,8 @@ class Learner:
     @cached_property
     def has_overstated_variance(self) -> bool:
         """Whether networks overstate their epistemic variance, as the paper's smoother does."""
-        return self.settings.covariance == "paper" and self.task.uses_scale_calibration(
-            self.settings.robust
+        return self.settings.covariance == "paper" and (
+            self.settings.robust and self.task.scaled > 0
         )
 
     @cached_property
@@ -159,13 +175,14 @@ class Learner:
         self, learned: LearnerState, z: FloatArray, var: FloatArray | None = None
     ) -> Forecast:
         """Predict rows that are already standardised, without changing the state."""
+        inputs = encode_for_members(learned, z, var)
         if len(learned.members) == 1:
-            return self._make_forecast(learned, predict_parallel(learned.members[0], z, var))
+            return self._make_forecast(learned, predict_parallel(learned.members[0], *inputs[0]))
         made = ensemble.map_members(
-            lambda member: predict_parallel(member, z, var), learned.members
+            lambda k: predict_parallel(learned.members[k], *inputs[k]), range(len(inputs)), len(z)
         )
-        weights = np.tile(ensemble.mixture_weights(learned.log_weight), (len(z), 1))
-        return self._make_forecast(learned, ensemble.mix_predictions(made, weights))
+        weights = np.tile(learned.pool.weight, (len(z), 1))
+        return self._make_forecast(learned, ensemble.pool_predictions(made, weights))
 
     def _predict_and_learn(
         self,
@@ -177,26 +194,40 @@ class Learner:
         again: bool = False,
     ) -> tuple[LearnerState, Prediction]:
         """Predict and learn standardised rows."""
-        z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
-        var = self._scale_input_variances(learned.columns, x_sd)
+        labels = np.ascontiguousarray(labels)
+        inputs = encode_for_members(learned, z, self._scale_input_variances(learned.columns, x_sd))
         weight = None if weight is None else np.ascontiguousarray(weight)
         if len(learned.members) == 1:
+            z, var = inputs[0]
             return learned, learned.members[0].learn(z, labels, var, weight, again)
         made = ensemble.map_members(
-            lambda member: member.learn(z, labels, var, weight, again), learned.members
+            lambda k: learned.members[k].learn(inputs[k][0], labels, inputs[k][1], weight, again),
+            range(len(inputs)),
+            len(z),
         )
-        scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
-        weights, log_weight = ensemble.update_weights(learned.log_weight, scores)
-        return learned._replace(log_weight=log_weight), ensemble.mix_predictions(made, weights)
+        if self.task.observation == "gaussian":
+            scores, y = np.zeros((len(z), 0)), labels
+            mean = np.stack([one.mean for one in made], axis=1)
+            var = np.stack([one.function_var + one.noise_var for one in made], axis=1)
+        else:
+            scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
+            mean = var = np.zeros((len(z), len(made), 0))
+            y = np.zeros((len(z), 0))
+        weights, pool = ensemble.update_weights(learned.pool, scores, mean, var, y)
+        return learned._replace(pool=pool), ensemble.pool_predictions(made, weights)
 
     def _replay_rows(self, learned: LearnerState, rows: BufferedRows) -> None:
         """Let all members learn buffered rows again."""
         z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
-        var = self._scale_input_variances(learned.columns, x_sd)
-        z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
+        inputs = encode_for_members(learned, z, self._scale_input_variances(learned.columns, x_sd))
+        labels = np.ascontiguousarray(labels)
         settled = learned.rehearsal.settled
         ensemble.map_members(
-            lambda member: member.replay(z, labels, var, rows.weight, settled), learned.members
+            lambda k: learned.members[k].replay(
+                inputs[k][0], labels, inputs[k][1], rows.weight, settled
+            ),
+            [k for k, spec in enumerate(learned.specs) if spec.replays],
+            len(z),
         )
 
     def _scale_input_variances(
@@ -215,7 +246,7 @@ class Learner:
         t = self.task.scaled
         scaled = y[:, :t]
         z = scaler.standardize_rows(columns[:t], scaled, np.zeros(t))
-        return self.task.standardize_targets(y, np.where(np.isnan(scaled), np.nan, z))
+        return np.where(np.isnan(scaled), np.nan, z) if t else y
 
     def _standardize_buffered_rows(
         self, columns: FloatArray, rows: BufferedRows
@@ -241,7 +272,7 @@ class Learner:
         forecast = self.task.build_forecast(
             made, scaled, self.settings.robust, learned.tails, update
         )
-        return self.task.apply_temperature(forecast, learned.sharpness, update)
+        return apply_class_temperature(forecast, learned.sharpness, update)
 
     def _create_networks(
         self, learned: LearnerState, rows: BufferedRows, outputs: int
@@ -250,29 +281,40 @@ class Learner:
         t = self.task.scaled
         inputs = len(learned.columns) - t
         scale = next(iter(learned.columns[:t, scaler.SCALE].tolist()), 1.0)
-        config = self.settings.make_config(self.task, inputs, outputs, scale or 1.0)
         z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
-        directions = (
-            leading_directions(z, config.directions, config.input_limit)
-            if config.directions
-            else None
-        )
-        members = tuple(
-            open_session(
-                init(
-                    config,
-                    self.settings.seed + 1000003 * k,
-                    mean_scale=means,
-                    sd_scale=sds,
-                    prior_variance=self.settings.prior_variance,
-                    directions=directions,
-                    output_mean=self.task.initial_output_mean(rows.y),
-                )
+        specs = learned.specs or self.settings.list_members(inputs, outputs, self.is_series)
+        fitted = NO_BINS
+        if any(spec.encoding == "piecewise" for spec in specs):
+            fitted = fit_bins(z, 1.0 - self.unscaled_inputs[:inputs])
+        bins = tuple(fitted if spec.encoding == "piecewise" else NO_BINS for spec in specs)
+        output_mean = self.task.initial_output_mean(rows.y)
+
+        def create_network(spec: Member, bins: FloatArray) -> Session:
+            config = self.settings.make_config(
+                spec, self.task, inputs + len(bins), outputs, scale or 1.0
             )
-            for k in range(self.settings.ensemble)
-            for means, sds in [ensemble.prior_scales(k)]
+            directions = None
+            if config.directions:
+                encoded, _ = encode_inputs(bins, z, None)
+                directions = leading_directions(encoded, config.directions, config.input_limit)
+            means, sds = ensemble.prior_scales(spec.variant)
+            state = init(
+                config,
+                self.settings.seed + 1000003 * spec.variant,
+                mean_scale=means,
+                sd_scale=sds,
+                prior_variance=self.settings.prior_variance,
+                directions=directions,
+                output_mean=output_mean,
+            )
+            return open_session(state)
+
+        learned = learned._replace(
+            members=tuple(map(create_network, specs, bins)),
+            pool=ensemble.make_equal_weights(len(specs)),
+            specs=specs,
+            bins=bins,
         )
-        learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
         learned, made = self._predict_and_learn(learned, z, labels, x_sd, rows.weight)
         backlog = self.replay_ratio * min(learned.seen, replay.REPLAY_ROWS)
         settled = learned.seen > replay.REPLAY_ROWS
@@ -296,7 +338,7 @@ class Learner:
             used = np.flatnonzero(self._find_needed_inputs(rows.x[:1, width:], width)[0])
             wider = width + (int(used[-1]) + 1 if len(used) else 0)
             if wider > width:
-                learned = _grow_networks(learned, wider, learned.members[0].config.outputs)
+                learned = self._grow_networks(learned, wider, learned.members[0].config.outputs)
                 learned.kept.fill_values = make_fill_values(self.indicators)
                 blank = scaler.blank_columns if self.settings.units else scaler.identity_columns
                 more = blank(wider - width)
@@ -310,23 +352,33 @@ class Learner:
                 learned, rows.x[:1], None if rows.x_sd is None else rows.x_sd[:1]
             )
             outputs = self.task.count_outputs(rows.y[:1], outputs)
-            learned = _grow_networks(
-                learned, width, outputs, self._split_groups(learned, width, outputs)
-            )
+            learned = self._grow_networks(learned, width, outputs)
             stop = self.task.first_row_without_output(rows.y, outputs)
         if rows.x.shape[1] > width:
             wide = np.any(self._find_needed_inputs(rows.x[:stop, width:], width), axis=1)
             stop = int(np.argmax(wide)) if wide.any() else stop
         return learned, rows if stop == len(rows.y) else slice_rows(rows, 0, stop), earlier_forecast
 
-    def _split_groups(self, learned: LearnerState, inputs: int, outputs: int) -> Config | None:
+    def _grow_networks(self, learned: LearnerState, inputs: int, outputs: int) -> LearnerState:
+        """Add inputs and outputs to all networks."""
+
+        def grow_network(member: Session, spec: Member, bins: FloatArray) -> Session:
+            width = inputs + len(bins)
+            config = self._split_groups(member.config, spec, width, outputs)
+            return open_session(grow_state(member.state(), width, outputs, config))
+
+        members = tuple(map(grow_network, learned.members, learned.specs, learned.bins))
+        return learned._replace(
+            members=members, sharpness=extend_classes(learned.sharpness, outputs)
+        )
+
+    def _split_groups(self, now: Config, spec: Member, inputs: int, outputs: int) -> Config | None:
         """Choose a covariance per neuron once there are more classes than MAX_GROUPED_CLASSES.
 
         The warm-up rows may contain few of the classes that follow. With group covariances, every
         class of every row costs a pass over all covariances.
         """
-        now = learned.members[0].config
-        wanted = self.settings.make_config(self.task, inputs, outputs, 1.0)
+        wanted = self.settings.make_config(spec, self.task, inputs, outputs, 1.0)
         change = (now.covariance, wanted.covariance)
         if outputs <= MAX_GROUPED_CLASSES or change != ("group", "neuron"):
             return None
@@ -347,14 +399,14 @@ class Learner:
         columns = scaler.refit_scale(learned.columns, fixed, closely, _select_last_rows(rows, t))
         old, new = scaler.get_scale(learned.columns), scaler.get_scale(columns)
         learned = learned._replace(columns=columns)
-        outputs, directions = (
-            learned.members[0].config.outputs,
-            learned.members[0].config.directions,
-        )
+        outputs = learned.members[0].config.outputs
         same = all(np.array_equal(a, b) for a, b in zip(old, new, strict=True))
-        # Few rows do not determine the directions, so early ones are recomputed.
-        refits_directions = directions and learned.seen <= DIRECTION_SEARCH_ROWS
-        if same and not refits_directions:
+        # Few rows determine neither directions nor bins, so early ones are recomputed.
+        adapts = any(
+            m.config.directions or len(b)
+            for m, b in zip(learned.members, learned.bins, strict=True)
+        )
+        if same and not (adapts and learned.seen <= DIRECTION_SEARCH_ROWS):
             return learned, None
         learned = learned._replace(changes=learned.changes + (not same))
         if len(rows.y) == learned.seen <= replay.REPLAY_ROWS:  # no row was dropped
@@ -362,27 +414,41 @@ class Learner:
         gain, shift = scaler.compute_output_map(old, new, t, outputs)
         before = Scale(old.center[t:], old.scale[t:])
         after = Scale(new.center[t:], new.scale[t:])
-        large = not directions and scaler.is_large_change(old, new) and len(rows.y) > 0
-        share = CARRIED_INFORMATION_SHARE if large else 1.0
+        large = scaler.is_large_change(old, new) and len(rows.y) > 0
         rows = BufferedRows._make(part[-replay.REPLAY_ROWS :] for part in rows)
         standard = self._standardize_buffered_rows(columns, rows) if large else None
 
-        def rescale_member(member: Session) -> Session:
-            state = rescale_state(member.state(), before, after, gain, shift, share)
-            if standard is not None:
+        moved = {id(bins): rescale_bins(bins, before, after) for bins in learned.bins}
+
+        def rescale_network(member: Session, bins: FloatArray) -> Session:
+            relearned = standard is not None and not member.config.directions
+            state = rescale_state(
+                member.state(),
+                prepend_bins(before, bins),
+                prepend_bins(after, bins),
+                gain,
+                shift,
+                CARRIED_INFORMATION_SHARE if relearned else 1.0,
+            )
+            if standard is not None and relearned:
                 z, labels, x_sd = standard
-                state = _relearn_rows(
-                    state, z, labels, self._scale_input_variances(columns, x_sd), rows.weight
-                )
+                var = self._scale_input_variances(columns, x_sd)
+                z, var = encode_inputs(moved[id(bins)], z, var)
+                state = _relearn_rows(state, z, labels, var, rows.weight)
             return open_session(state)
 
-        members = tuple(ensemble.map_members(rescale_member, learned.members))
+        members = ensemble.map_members(
+            lambda k: rescale_network(learned.members[k], learned.bins[k]),
+            range(len(learned.members)),
+            len(rows.y),
+        )
         if not all(is_within_limits(member.state()) for member in members):
             return self._rebuild_networks(learned, rows), None
-        learned = learned._replace(members=members)
-        if len(rows.y) >= DIRECTION_SEARCH_ROWS and is_view_outdated(
-            learned.members[0].state().view
-        ):
+        learned = learned._replace(
+            members=tuple(members), bins=tuple(moved[id(bins)] for bins in learned.bins)
+        )
+        outdated = any(is_view_outdated(member.state().view) for member in learned.members)
+        if len(rows.y) >= DIRECTION_SEARCH_ROWS and outdated:
             learned = self._rebuild_networks(learned, rows)
         return learned, None
 
@@ -416,14 +482,16 @@ class Learner:
         learned = LearnerState(
             members=(),
             columns=scaler.fit_scaler(raw) if units else scaler.identity_columns(raw.shape[1]),
-            log_weight=np.zeros(self.settings.ensemble),
+            pool=ensemble.make_equal_weights(1),
             seen=len(held.y),
             changes=0,
             kept=ReplayBuffer(
                 compute_buffer_rows(width, self.settings.keep), held.y.shape[1], held
             ),
             tails=tails,
-            sharpness=self.task.init_temperature(self.settings.robust, outputs, held.y),
+            sharpness=init_class_temperature(
+                self.task.labels, self.settings.robust, outputs, held.y
+            ),
         )
         learned, events = self._create_networks(learned, held, outputs)
         return self._replay_due_rows(learned, len(held.y)), events
@@ -476,9 +544,43 @@ class Learner:
             if restarted is not None:
                 events = events._replace(alarms=restarted.alarms, restarted=True)
             spent = len(learned.kept) if learned.changes > changes else 0
+            if learned.seen >= ensemble.FIRST_CHECK_ROWS and refit == learned.seen:
+                learned = self._drop_costly_member(learned)
         if learned.seen == burst and self.replay_ratio:
             learned = self._replay_due_rows(self._update_replay_backlog(learned), spent)
         return learned, _restore_first_probability(forecast, earlier_forecast), events
+
+    def _drop_costly_member(self, learned: LearnerState) -> LearnerState:
+        """Drop the network that pays least for its cost, if its price exceeds its benefit."""
+        if len(learned.members) == 1:
+            return learned
+        n = learned.seen - learned.rehearsal.since
+        share = self.replay_ratio * min(1.0, replay.REPLAY_ROWS / n) if n else 0.0
+        share = share if n <= replay.REPLAY_END_ROWS else 0.0
+        costs = np.array(
+            [
+                ensemble.estimate_row_cost(member.config) * (1.0 + share * spec.replays)
+                for member, spec in zip(learned.members, learned.specs, strict=True)
+            ]
+        )
+        prices = ensemble.compute_prices(costs, learned.seen)
+        worst = ensemble.find_costly_member(learned.pool, prices)
+        pool = learned.pool
+        if worst is None:
+            return learned._replace(pool=ensemble.restart_benefits(pool))
+        benefit = float(pool.benefit[worst] / pool.benefit_rows)
+        dropped = DroppedMember(learned.specs[worst], learned.seen, benefit, float(prices[worst]))
+        keep = [k for k in range(len(learned.members)) if k != worst]
+        members = [learned.members[k] for k in keep]
+        if worst == 0:  # the first network counts the alarms of the model
+            members[0] = _carry_alarm_count(learned.members[0], members[0])
+        return learned._replace(
+            members=tuple(members),
+            specs=tuple(learned.specs[k] for k in keep),
+            bins=tuple(learned.bins[k] for k in keep),
+            pool=ensemble.drop_member(pool, worst),
+            dropped=(*learned.dropped, dropped),
+        )
 
     def _calibrate_relearned_rows(
         self, learned: LearnerState, labels: FloatArray, made: Prediction
@@ -522,19 +624,22 @@ class Learner:
         learned = LearnerState(
             learned.members,
             columns,
-            learned.log_weight,
+            learned.pool,
             learned.seen + done,
             learned.changes,
             learned.kept,
             tails,
             learned.rehearsal,
             learned.sharpness.copy(),
+            learned.specs,
+            learned.bins,
+            learned.dropped,
         )
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
         y = y if done == stop else y[:done]
         learned, made = self._predict_and_learn(
-            learned, z, self.task.standardize_targets(y, labels), x_sd, weight
+            learned, z, labels if self.task.scaled else y, x_sd, weight
         )
         update = CalibrationUpdate(
             y, self.settings.robust, self.uses_interval_calibration, self.uses_kernel, weight
@@ -643,15 +748,23 @@ def _relearn_rows(
     )
 
 
-def _grow_networks(
-    learned: LearnerState, inputs: int, outputs: int, config: Config | None = None
-) -> LearnerState:
-    """Add inputs and outputs to all members of the ensemble."""
-    members = tuple(
-        open_session(grow_state(member.state(), inputs, outputs, config))
-        for member in learned.members
-    )
-    return learned._replace(members=members, sharpness=extend_classes(learned.sharpness, outputs))
+def _carry_alarm_count(old: Session, new: Session) -> Session:
+    """Return a network that continues the alarm count of another."""
+    state, count = new.state(), old.counts["alarms"]
+    counts = state.counts.copy()
+    counts[COUNT.alarms] = max(count, min(1, counts[COUNT.alarms]))
+    return open_session(state._replace(counts=counts))
+
+
+def encode_for_members(
+    learned: LearnerState, z: FloatArray, var: FloatArray | None
+) -> list[tuple[FloatArray, FloatArray | None]]:
+    """Return the inputs of each network and their variances; equal encodings are computed once."""
+    made: dict[int, tuple[FloatArray, FloatArray | None]] = {}
+    for bins in learned.bins:
+        if id(bins) not in made:
+            made[id(bins)] = encode_inputs(bins, z, var)
+    return [made[id(bins)] for bins in learned.bins]
 
 
 def _compute_inlier_probability(forecast: Forecast) -> FloatArray | None:

@@ -30,8 +30,10 @@ from kbnn.data.schema import Place, Schema
 from kbnn.distributions import temperature
 from kbnn.distributions.calibration import LARGEST_VALUE, LINK_UNIT
 from kbnn.errors import ModelError
-from kbnn.model import ensemble, scaler
+from kbnn.model import scaler
 from kbnn.model.candidates import Candidate
+from kbnn.model.encoding import prepend_bins, reorder_bins, rescale_bins
+from kbnn.model.ensemble import MIN_WEIGHT, PRIOR_VARIANTS, PoolWeights, make_equal_weights
 from kbnn.model.learner import Learner, LearnerState
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer
@@ -41,6 +43,8 @@ from kbnn.model.settings import Settings
 from kbnn.wording import clean_text
 
 MAX_MEMBERS = 64
+MERGE_EXPONENT = 0.3
+"""Power of a model's evidence in the weight of its networks: errors of shares are correlated."""
 MERGE_EVIDENCE_ROWS = 10.0
 """Rows of evidence that set a member's initial weight. Shares of one stream differ by chance as
 much as by quality. Chosen on parts of the training rows of five data sets, where 0 to 3 rows worsen
@@ -51,6 +55,7 @@ class _Share(NamedTuple):
     """State of one model, with inputs and classes in the order of the merged model."""
 
     members: list[State]
+    bins: list[FloatArray]
     columns: FloatArray
     rows: BufferedRows
     sharpness: FloatArray
@@ -67,7 +72,8 @@ def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineM
     own = replace(first.learner.settings, ensemble=settings.ensemble)
     learner = model.make_learner(own, first.task)
     columns = _merge_columns([share.columns for share in shares], learner.unscaled_columns)
-    states = [_rescale_members(share, columns, learner) for share in shares]
+    moved = [_rescale_members(share, columns, learner) for share in shares]
+    states = [some for some, _ in moved]
     members = [state for some in states for state in some]
     seen = sum(one.learner_state.seen for one in models)
     counts = np.sum([some[0].counts for some in states], axis=0)
@@ -76,13 +82,19 @@ def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineM
     learned = LearnerState(
         tuple(open_session(state._replace(counts=counts)) for state in members),
         columns,
-        _merge_log_weights(models),
+        _merge_weights(models),
         seen,
         max(one.learner_state.changes for one in models),
         kept,
         _merge_calibration(models),
         first.learner_state.rehearsal._replace(debt=0.0, since=seen, alarm=0),
         temperature.merge_temperatures([share.sharpness for share in shares], _count_rows(models)),
+        tuple(
+            spec._replace(variant=spec.variant + PRIOR_VARIANTS * k)
+            for k, one in enumerate(models)
+            for spec in one.learner_state.specs
+        ),
+        tuple(bins for _, some in moved for bins in some),
     )
     model.racers = (Candidate(learner, learned),)
     model.skipped = sum(one.skipped for one in models)
@@ -131,7 +143,10 @@ def _describe_difference(one: OnlineModel, other: OnlineModel) -> str:
     configs = [model.learner_state.members[0].config for model in (one, other)]
     if one.schema.classes != other.schema.classes and not configs[0].kind.supports_growth:
         return "their classes are in a different order (--link probit allows this)"
-    shapes = [(c.hidden, c.activations, c.covariance, c.observation) for c in configs]
+    shapes = [
+        (model.settings.hidden, model.settings.covariance, config.activations, config.observation)
+        for model, config in zip((one, other), configs, strict=True)
+    ]
     if shapes[0] != shapes[1] or configs[0].learns_noise != configs[1].learns_noise:
         return "their networks differ (give --layers and --covariance for both)"
     if not np.array_equal(
@@ -177,7 +192,7 @@ def _align(models: Sequence[OnlineModel], schema: Schema) -> list[_Share]:
     labels: list[IntArray] = []
     for model in models:
         config = model.learner_state.members[0].config
-        layout = model.schema.layout[: config.inputs]
+        layout = model.schema.layout[: len(model.learner_state.columns) - model.task.scaled]
         known.append(np.array([at.get(place, -1) for place in layout], np.int64))
         named = [schema.classes.index(label) for label in model.schema.classes[: config.outputs]]
         labels.append(np.array([*named, *[-1] * (config.outputs - len(named))], np.int64))
@@ -211,15 +226,24 @@ def _align(models: Sequence[OnlineModel], schema: Schema) -> list[_Share]:
         aligned.append(
             _Share(
                 [
-                    reorder(grow_state(member.state(), inputs, outputs), into, classes)
-                    for member in learned.members
+                    _align_network(member.state(), len(bins), into, outputs, classes)
+                    for member, bins in zip(learned.members, learned.bins, strict=True)
                 ],
+                [reorder_bins(bins, into) for bins in learned.bins],
                 columns,
                 rows._replace(x=x, x_sd=x_sd, y=y),
                 sharp,
             )
         )
     return aligned
+
+
+def _align_network(
+    state: State, bins: int, inputs: IntArray, outputs: int, classes: IntArray
+) -> State:
+    """Grow and reorder a network; its first inputs, the components of bins, keep their places."""
+    places = np.concatenate((np.arange(bins), bins + inputs))
+    return reorder(grow_state(state, len(places), outputs), places, classes)
 
 
 def _extent(places: IntArray) -> int:
@@ -267,8 +291,13 @@ def _merge_columns(parts: Sequence[FloatArray], fixed: FloatArray) -> FloatArray
     return np.asarray(columns)
 
 
-def _rescale_members(share: _Share, columns: FloatArray, learner: Learner) -> list[State]:
-    """Convert the networks of a model to the common scale; indicators and cycles have none."""
+def _rescale_members(
+    share: _Share, columns: FloatArray, learner: Learner
+) -> tuple[list[State], list[FloatArray]]:
+    """Convert networks and bins of a model to the common scale.
+
+    Indicators and cycles have none.
+    """
     t = learner.task.scaled
     old, new = scaler.get_scale(share.columns), scaler.get_scale(columns)
     gain, shift = scaler.compute_output_map(old, new, t, share.members[0].config.outputs)
@@ -277,22 +306,25 @@ def _rescale_members(share: _Share, columns: FloatArray, learner: Learner) -> li
         Scale(np.where(as_is, 0.0, s.center[t:]), np.where(as_is, 1.0, s.scale[t:]))
         for s in (old, new)
     )
-    return [rescale_state(member, from_, to, gain, shift) for member in share.members]
+    states = [
+        rescale_state(member, prepend_bins(from_, bins), prepend_bins(to, bins), gain, shift)
+        for member, bins in zip(share.members, share.bins, strict=True)
+    ]
+    return states, [rescale_bins(bins, from_, to) for bins in share.bins]
 
 
-def _merge_log_weights(models: Sequence[OnlineModel]) -> FloatArray:
-    """Return the log weights of all members; the largest is 0."""
-    found: list[FloatArray] = []
+def _merge_weights(models: Sequence[OnlineModel]) -> PoolWeights:
+    """Return the weights of all networks: those within a model times that of the model."""
+    evidence = []
     for model in models:
         lines = [score.curve_values()["nll"] for score in model.card.scores]
         means = [overall if lately is None else lately for overall, lately in lines]
-        within = (
-            np.log(ensemble.mixture_weights(model.learner_state.log_weight))
-            / ensemble.EVIDENCE_EXPONENT
-        )
-        found.append(within - MERGE_EVIDENCE_ROWS * sum(mean or 0.0 for mean in means))
-    log_weight = np.concatenate(found)
-    return np.asarray(np.maximum(log_weight - np.max(log_weight), -1e6))
+        evidence.append(-MERGE_EVIDENCE_ROWS * sum(mean or 0.0 for mean in means))
+    share = np.exp(MERGE_EXPONENT * (np.array(evidence) - max(evidence)))
+    pools = [model.learner_state.pool for model in models]
+    weight = np.concatenate([s * pool.weight for s, pool in zip(share, pools, strict=True)])
+    weight = np.maximum(weight / np.sum(weight), MIN_WEIGHT)
+    return make_equal_weights(len(weight))._replace(weight=weight / np.sum(weight))
 
 
 def _merge_calibration(models: Sequence[OnlineModel]) -> FloatArray:

@@ -16,6 +16,7 @@ from kbnn.core.constants import HALF_90
 from kbnn.distributions.calibration import LINK_UNIT, init_calibration
 from kbnn.errors import ModelError
 from kbnn.model.replay import REPLAY_ROWS
+from kbnn.targets.classification import init_class_temperature
 from kbnn.targets.registry import TARGET_TYPES
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -198,11 +199,57 @@ def _migrate_to_v6(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, An
     for k, candidate in enumerate(header["racers"]):
         network = next(iter(candidate["networks"]), None)
         outputs = 0 if network is None else network["config"]["outputs"]
-        known = task.init_temperature(
-            network is not None and candidate["settings"]["robust"], outputs
-        )
+        mixed = network is not None and candidate["settings"]["robust"]
+        known = init_class_temperature(task.labels, mixed, outputs)
         moved[f"racer{k}/stated/sharpness"] = known
     return {**header, "racers": candidates}, moved
+
+
+def _migrate_to_v7(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Keep one candidate of each target type, and describe the members of its ensemble.
+
+    Version 6 also compared shapes and replay as candidates; the first one of a type leads it. The
+    weights of an ensemble were proportional to exp(0.3 log_weight).
+    """
+    first: dict[str, int] = {}
+    for k, candidate in enumerate(header["racers"]):
+        first.setdefault(candidate["settings"]["kind"], k)
+    moved = {name: array for name, array in arrays.items() if not name.startswith("racer")}
+    candidates: list[dict[str, Any]] = []
+    for k in first.values():
+        candidate, prefix = header["racers"][k], f"racer{len(candidates)}/"
+        settings = _migrate_replay(candidate["settings"])
+        networks = [
+            {**network, "member": _describe_member(settings, variant)}
+            for variant, network in enumerate(candidate["networks"])
+        ]
+        pool = {"rows": 0, "scale": 1.0, "benefit_rows": 0}
+        candidates.append({**candidate, "settings": settings, "networks": networks, "pool": pool})
+        for name, array in arrays.items():
+            if name.startswith(f"racer{k}/"):
+                moved[prefix + name.removeprefix(f"racer{k}/")] = array
+        log_weight = moved.pop(f"{prefix}ensemble/log_weight", None)
+        if log_weight is not None:
+            weight = np.exp(0.3 * (log_weight - np.max(log_weight)))
+            moved[f"{prefix}ensemble/weight"] = weight / np.sum(weight)
+            moved[f"{prefix}ensemble/benefit"] = np.zeros(len(weight))
+    eliminated = [
+        {**one, **{name: _migrate_replay(one[name]) for name in ("settings", "leader")}}
+        for one in header.get("lost", [])
+        if one["settings"]["kind"] != one["leader"]["kind"]
+    ]
+    return {**header, "racers": candidates, "lost": eliminated}, moved
+
+
+def _migrate_replay(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with a replay ratio instead of `later`, which meant none at first."""
+    return {**settings, "rehearse": 0} if settings.get("rehearse") == "later" else settings
+
+
+def _describe_member(settings: dict[str, Any], variant: int) -> dict[str, Any]:
+    """Return what distinguishes a network of an ensemble of equal shapes."""
+    same = {name: settings[name] for name in ("hidden", "covariance")}
+    return {**same, "encoding": "none", "replays": True, "variant": variant}
 
 
 _STATED_FIELDS_V3 = 15
@@ -214,4 +261,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     _migrate_to_v4,
     _migrate_to_v5,
     _migrate_to_v6,
+    _migrate_to_v7,
 )

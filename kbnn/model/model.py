@@ -24,6 +24,7 @@ from kbnn.metrics.samples import choose_sample_rows
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import candidates, scaler
 from kbnn.model.candidates import Candidate, EliminatedCandidate
+from kbnn.model.ensemble import Member, make_equal_weights
 from kbnn.model.forecast_combination import (
     StepErrors,
     count_path_steps,
@@ -47,7 +48,16 @@ from kbnn.model.replay_buffer import (
 from kbnn.model.settings import Settings
 from kbnn.model.transaction import Transaction
 from kbnn.model.unscored_rows import UnscoredRows
-from kbnn.targets.base import ColdStart, TargetScale, TargetType, make_empty_forecast
+from kbnn.targets.base import (
+    ColdStart,
+    TargetScale,
+    TargetType,
+    displayed_scale,
+    list_noise_sds,
+    make_empty_forecast,
+    max_outputs,
+    supports_paths,
+)
 from kbnn.targets.prediction import IN_WARMUP, Forecast, join_forecasts, select_rows, shift_forecast
 from kbnn.targets.registry import candidate_types, make_target_type, widen_target_type
 
@@ -82,7 +92,7 @@ class OnlineModel:
         nothing = LearnerState(
             (),
             scaler.blank_columns(0),
-            np.zeros(settings.ensemble),
+            make_equal_weights(1),
             0,
             0,
             ReplayBuffer(MAX_HELD_ROWS, targets),
@@ -157,7 +167,7 @@ class OnlineModel:
         came_late = np.array([place.column in late for place in layout], np.float64)
         waves = self._schema.cycle_columns
         cycles = np.array([place.column in waves for place in layout], np.float64)
-        return Learner(settings, task, indicators, came_late, cycles)
+        return Learner(settings, task, indicators, came_late, cycles, bool(self._schema.lags))
 
     @property
     def learner(self) -> Learner:
@@ -174,6 +184,13 @@ class OnlineModel:
         self.racers = (replace(self.racers[0], learned=learned),)
 
     @property
+    def networks(self) -> tuple[Member, ...]:
+        """The networks of the leader, or those that it will start with."""
+        return self.learner_state.specs or self.settings.list_members(
+            self._schema.width, max_outputs(self.task), bool(self._schema.lags)
+        )
+
+    @property
     def alarms(self) -> list[int]:
         """Numbers of the last hundred rows that raised a drift alarm."""
         return list(self.racers[0].alarms)
@@ -188,7 +205,7 @@ class OnlineModel:
     def _count_unscored(self) -> Scorecard:
         """Add unscored rows to a copy of the record, which then replaces it."""
         card = self._card if isinstance(self._card, Scorecard) else self._card()
-        card.scorer = self.task
+        card.task = self.task
         unscored = self._unscored
         if unscored.rows:
             card, (rows, forecast) = card.copy(), unscored.get_rows()
@@ -212,7 +229,9 @@ class OnlineModel:
         """`tracked` if intervals are calibrated online, else `stated`; None if there are none."""
         kept = self.learner_state.tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
         moved = bool(kept.size) and not bool(np.all(kept == 1.0))
-        return self.task.interval_mode("tracked" if moved else "stated")
+        if self.task.labels:
+            return None
+        return "tracked" if moved else "stated"
 
     def set_interval_mode(self, wanted: str | None) -> None:
         """Switch calibration off if `stated` is wanted; UsageError if `tracked` is impossible."""
@@ -273,7 +292,7 @@ class OnlineModel:
         columns = self.learner_state.columns[: self.task.scaled]
         scaled = TargetScale(columns[:, scaler.CENTER], columns[:, scaler.SCALE])
         return (
-            self.task.displayed_scale(scaled, self.learner_state.tails) if len(columns) else scaled
+            displayed_scale(self.task, scaled, self.learner_state.tails) if len(columns) else scaled
         )
 
     @property
@@ -282,7 +301,7 @@ class OnlineModel:
         if self.is_warming_up:
             return []
         member = self.learner_state.members[0]
-        return self.task.noise_sd(member.noise, member.config.noise, self.target_scale)
+        return list_noise_sds(self.task, member.noise, member.config.noise, self.target_scale)
 
     @property
     def noise_shown(self) -> list[float]:
@@ -359,7 +378,7 @@ class OnlineModel:
         """Whether forecasts of several steps are possible, so that their errors are recorded."""
         schema = self._schema
         lagged = {lag.column for lag in schema.lags}
-        return self.task.supports_paths and schema.targets[0] in lagged and not schema.wait
+        return supports_paths(self.task) and schema.targets[0] in lagged and not schema.wait
 
     def _learn_between_origins(self, rows: Rows) -> LearnResult:
         """Learn rows, and record a forecast of the next steps at each origin among them."""
@@ -574,7 +593,7 @@ class OnlineModel:
             if settled
             else candidate_types(self._schema, held.rows().y)
         )
-        for settings in self.settings.list_candidates(kinds, held.rows().x.shape[1]):
+        for settings in self.settings.list_candidates(kinds):
             same = settings.kind == self.learner.settings.kind
             learner = self.make_learner(settings, self.task if same else None)
             started.append(

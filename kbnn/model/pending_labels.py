@@ -26,7 +26,7 @@ from kbnn.data.batch import (
     pad_columns,
     slice_rows,
 )
-from kbnn.distributions.normal_mixture import PARAM_COUNT
+from kbnn.distributions.predictive import PARAM_COUNT
 from kbnn.targets.base import make_empty_forecast
 from kbnn.targets.prediction import Forecast, join_forecasts, select_rows
 from kbnn.wording import format_count, format_rows

@@ -28,13 +28,14 @@ from kbnn.distributions import calibration
 from kbnn.model import ensemble, scaler
 from kbnn.model.forecast_combination import (
     COMBINED_STEPS,
+    MAX_GROWING_STEPS,
     CandidatePaths,
     CombinedForecast,
     StepErrors,
     build_candidates,
 )
-from kbnn.model.learner import Learner, LearnerState
-from kbnn.targets.base import make_empty_forecast
+from kbnn.model.learner import Learner, LearnerState, encode_for_members
+from kbnn.targets.base import make_empty_forecast, supports_paths
 from kbnn.targets.prediction import Forecast, join_forecasts, select_rows, shift_forecast
 
 RANGE_MARGIN_SHARE: Final = 0.25
@@ -67,8 +68,7 @@ class MomentPredictor:
         self._gain = np.where(fixed, 1.0, np.where(scale > 0.0, 1.0 / np.where(scale, scale, 1), 0))
         self._blank = np.flatnonzero((columns[1:, scaler.COUNT] == 0.0) & ~fixed)
         self._target = float(columns[0, scaler.CENTER]), float(columns[0, scaler.SCALE])
-        self._members = learned.members
-        self._weights = ensemble.mixture_weights(learned.log_weight)
+        self._learned = learned
 
     def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Predict mean, epistemic and aleatoric variance (n,), in the units that are learned."""
@@ -76,14 +76,15 @@ class MomentPredictor:
         if len(self._blank):
             z[:, self._blank] = 0.0
         center, scale = self._target
-        made = [member.predict(z) for member in self._members]
-        mixed = made[0]
-        if len(made) > 1:
-            mixed = ensemble.mix_predictions(made, np.tile(self._weights, (len(x), 1)))
+        inputs = encode_for_members(self._learned, z, None)
+        pairs = zip(self._learned.members, inputs, strict=True)
+        made = [member.predict(encoded) for member, (encoded, _) in pairs]
+        weights = np.tile(self._learned.pool.weight, (len(x), 1))
+        pooled = ensemble.pool_predictions(made, weights)
         return (
-            center + scale * mixed.mean[:, 0],
-            scale**2 * mixed.function_var[:, 0],
-            scale**2 * mixed.noise_var[:, 0],
+            center + scale * pooled.mean[:, 0],
+            scale**2 * pooled.function_var[:, 0],
+            scale**2 * pooled.noise_var[:, 0],
         )
 
 
@@ -257,8 +258,9 @@ class HorizonPath:
         x, base = path.look_up_inputs(rows.x, rows.time), path.base
         mean, function_var, noise_var = path.forecast_step(x)
         self._step += 1
-        self._function_var += (function_var - self._function_var) / self._step
-        self._noise_var += (noise_var - self._noise_var) / self._step
+        if self._step <= MAX_GROWING_STEPS:
+            self._function_var += (function_var - self._function_var) / self._step
+            self._noise_var += (noise_var - self._noise_var) / self._step
         var = self._function_var + self._noise_var
         first = None
         if self._step == 1:
@@ -426,7 +428,7 @@ class SequentialPredictor:
         network = self._network
         if self._gap:
             self._notices.report_gap(int(rows.number[0]))
-        elif not measured and network.learner.task.supports_paths:
+        elif not measured and supports_paths(network.learner.task):
             before = self._history.copy()
             network.timeline.append_rows(before, slice_rows(rows, 0, len(rows.y) - 1))
             self._path = HorizonPath(network, [before])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kbnn.array_types import FloatArray
 from kbnn.core.config import Config
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
@@ -19,14 +20,16 @@ from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
 from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
 from kbnn.distributions import calibration, temperature
-from kbnn.distributions.normal_mixture import PARAM_COUNT
+from kbnn.distributions.predictive import PARAM_COUNT
 from kbnn.errors import ModelError
 from kbnn.metrics.score import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import scaler
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
+from kbnn.model.encoding import NO_BINS, is_valid_bins
+from kbnn.model.ensemble import Member, PoolWeights
 from kbnn.model.forecast_combination import StepErrors
-from kbnn.model.learner import LearnerState
+from kbnn.model.learner import DroppedMember, LearnerState
 from kbnn.model.limits import (
     BELIEF_LIMIT,
     EVIDENCE_LIMIT,
@@ -44,9 +47,10 @@ from kbnn.model.pending_labels import (
 )
 from kbnn.model.replay import ReplayState
 from kbnn.model.replay_buffer import MAX_HELD_ROWS, BufferedRows, ReplayBuffer
-from kbnn.model.settings import Settings
+from kbnn.model.settings import MAX_ENSEMBLE, MAX_LAYER_UNITS, Settings
 from kbnn.plain_values import read_dataclass, read_value
-from kbnn.targets.base import TargetType
+from kbnn.targets.base import TargetType, is_valid_output_count
+from kbnn.targets.classification import init_class_temperature
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -98,9 +102,16 @@ def _make_candidate_header(candidate: Candidate) -> dict[str, Any]:
             {
                 "config": {**asdict(state.config), "hidden": list(state.config.hidden)},
                 "seed": state.seed,
+                "member": member._asdict(),
             }
-            for state in states
+            for state, member in zip(states, learned.specs, strict=True)
         ],
+        "pool": {
+            "rows": learned.pool.rows,
+            "scale": learned.pool.scale,
+            "benefit_rows": learned.pool.benefit_rows,
+        },
+        "dropped": [{**one._asdict(), "member": one.member._asdict()} for one in learned.dropped],
         "scale": {"rows": learned.seen, "changes": learned.changes},
         "most_kept": learned.kept.max_rows,
         "rehearsal": learned.rehearsal._asdict(),
@@ -116,11 +127,14 @@ def _collect_candidate_arrays(candidate: Candidate) -> Arrays:
     out["scale/columns"] = learned.columns
     out["stated/tails"] = learned.tails
     out["stated/sharpness"] = learned.sharpness
-    out["ensemble/log_weight"] = learned.log_weight
+    out["ensemble/weight"] = learned.pool.weight
+    out["ensemble/benefit"] = learned.pool.benefit
     for k, member in enumerate(learned.members):
         state = member.state()
         written = [name for name in ARRAYS if name != "view" or state.view.size]
         out.update({f"network{k}/{name}": getattr(state, name) for name in written})
+        if len(learned.bins[k]):
+            out[f"network{k}/bins"] = learned.bins[k]
     return out
 
 
@@ -239,27 +253,26 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
     learner = model.make_learner(settings)
     task = learner.task
     members = header["networks"]
-    _require(len(members) in (0, settings.ensemble), "number of networks")
+    _require(len(members) <= MAX_ENSEMBLE, "number of networks")
     states = [_read_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
+    specs = tuple(_read_member(member["member"]) for member in members)
     columns = _read_floats(arrays, "scale/columns")
-    log_weight = _read_floats(arrays, "ensemble/log_weight")
-    sound = log_weight.shape == (settings.ensemble,) and bool(np.all(log_weight <= 0.0))
-    _require(sound and bool(np.all(log_weight > -1e300)), "ensemble weights")
-    for state in states:
+    bins = _read_bins(arrays, len(members), len(columns) - task.scaled)
+    for state, own in zip(states, bins, strict=True):
         _require(
-            columns.shape == (task.scaled + state.config.inputs, scaler.FIELDS)
+            columns.shape == (task.scaled + state.config.inputs - len(own), scaler.FIELDS)
             and bool(np.all(np.isfinite(columns)))
             and bool(np.all(columns[:, [scaler.COUNT, scaler.SQUARES, scaler.SCALE]] >= 0.0))
-            and state.config == states[0].config
-            and state.config.inputs <= model.schema.width
+            and state.config.outputs == states[0].config.outputs
+            and state.config.inputs - len(own) <= model.schema.width
             and state.config.observation == task.observation,
             "scale",
         )
-        _require(task.is_valid_output_count(state.config.outputs), "outputs")
+        _require(is_valid_output_count(task, state.config.outputs), "outputs")
     learned = LearnerState(
         tuple(open_session(state) for state in states),
         columns,
-        log_weight,
+        _read_pool(header["pool"], arrays, max(1, len(members))),
         check_stored_count(header["scale"]["rows"]),
         check_stored_count(header["scale"]["changes"]),
         _read_buffer(
@@ -270,6 +283,17 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
         _read_calibration(arrays, task),
         _read_replay_state(header["rehearsal"], check_stored_count(header["scale"]["rows"])),
         _read_temperature(arrays, task, settings.robust, states),
+        specs,
+        bins,
+        tuple(
+            DroppedMember(
+                _read_member(one["member"]),
+                check_stored_count(one["row"]),
+                _read_float(one["benefit"]),
+                _read_float(one["price"]),
+            )
+            for one in _check_objects(header.get("dropped", []), "dropped networks")
+        ),
     )
     alarms = [check_stored_count(row) for row in read_value(list[int], header["alarms"], "alarms")]
     _require(len(alarms) <= MAX_ALARM_ROWS, "alarms")
@@ -290,6 +314,42 @@ def _limit_evidence(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     )
 
 
+def _read_member(plain: dict[str, Any]) -> Member:
+    """Restore what distinguishes a network of an ensemble."""
+    member = Member(
+        tuple(read_value(list[int], list(plain["hidden"]), "hidden")),
+        read_value(str, plain["covariance"], "covariance"),
+        read_value(str, plain["encoding"], "encoding"),
+        read_value(bool, plain["replays"], "replays"),
+        check_stored_count(plain["variant"]),
+    )
+    sizes = all(1 <= size <= MAX_LAYER_UNITS for size in member.hidden)
+    _require(sizes and member.encoding in ("none", "piecewise"), "networks")
+    return member
+
+
+def _read_pool(header: dict[str, Any], arrays: Arrays, members: int) -> PoolWeights:
+    """Restore the weights of an ensemble, and check them."""
+    weight, benefit = (_read_floats(arrays, f"ensemble/{name}") for name in ("weight", "benefit"))
+    scale = _read_float(header["scale"])
+    fits = weight.shape == benefit.shape == (members,) and 0.0 < scale < 1e6
+    fits = fits and bool(np.all(weight >= 0.0)) and abs(float(np.sum(weight)) - 1.0) < 1e-6
+    _require(fits and bool(np.all(np.abs(benefit) < 1e12)), "ensemble weights")
+    counts = [check_stored_count(header[name]) for name in ("rows", "benefit_rows")]
+    return PoolWeights(weight, counts[0], scale, benefit, counts[1])
+
+
+def _read_bins(arrays: Arrays, members: int, inputs: int) -> tuple[FloatArray, ...]:
+    """Restore the bins of each network; equal bins become one array."""
+    found: list[FloatArray] = []
+    for k in range(members):
+        name = f"network{k}/bins"
+        bins = _read_floats(arrays, name) if name in arrays else NO_BINS
+        _require(is_valid_bins(bins, inputs), "bins")
+        found.append(next((one for one in found if np.array_equal(one, bins)), bins))
+    return tuple(found)
+
+
 def _read_calibration(arrays: Arrays, task: TargetType) -> np.ndarray[Any, np.dtype[np.float64]]:
     known = _read_floats(arrays, "stated/tails")
     _require(
@@ -305,7 +365,7 @@ def _read_temperature(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     known = _read_floats(arrays, "stated/sharpness")
     like = (
-        task.init_temperature(mixed, states[0].config.outputs)
+        init_class_temperature(task.labels, mixed, states[0].config.outputs)
         if states
         else temperature.NO_TEMPERATURE
     )

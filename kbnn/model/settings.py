@@ -9,20 +9,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from kbnn.core import activations
-from kbnn.core.config import INPUT_LIMIT, NO_LIMIT, Config
+from kbnn.core.config import DIRECTIONS, INPUT_LIMIT, NO_LIMIT, Config
 from kbnn.core.state import PRIORS
 from kbnn.errors import ModelError
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS
+from kbnn.model.encoding import count_bins
+from kbnn.model.ensemble import Member
 from kbnn.model.replay import DEFAULT_REPLAY_RATIO
 from kbnn.plain_values import read_dataclass
-from kbnn.targets.base import TargetType
+from kbnn.targets.base import TargetType, choose_covariance, given_noise_var
 from kbnn.targets.registry import DEFAULT_TYPE, NUMERIC_TYPES, choose_default_type
 
 NOISE_WORDS: Final = ("auto", "constant")
 MAX_ENSEMBLE: Final = 64
+MAX_LAYER_UNITS: Final = 100_000
 MAX_REPLAY_RATIO: Final = 100
 MAX_PRIOR_VARIANCE: Final = 1e20
 MAX_NOISE_SD: Final = 1e100
@@ -47,7 +50,7 @@ def is_prior_variance(value: object) -> bool:
 def is_replay_ratio(value: object) -> bool:
     """Return whether a value says how often early rows are replayed."""
     if isinstance(value, str):
-        return value in ("auto", "later")
+        return value == "auto"
     return isinstance(value, Integral) and 0 <= int(value) <= MAX_REPLAY_RATIO
 
 
@@ -71,28 +74,34 @@ REPEATS_BY_COVARIANCE: Final = {
 """Variance inflation exponents (`Config.repeats`), chosen on validation parts of training sets."""
 
 
-class NetworkShape(NamedTuple):
-    """A candidate network for --layers auto."""
+DEFAULT_LAYERS: Final = (50,)
+"""Hidden layers of a single network."""
+ENCODINGS: Final = ("auto", "none", "piecewise")
 
-    hidden: tuple[int, ...]
-    covariance: str = ""  # required covariance; "" for any
-    ensemble: int = 1
-
-
-CANDIDATE_SHAPES: Final = (
-    NetworkShape((50,)),
-    NetworkShape((50, 50), "neuron"),
-    NetworkShape((50, 50), "group"),
-    NetworkShape(()),
-    NetworkShape((50,), ensemble=5),
-    NetworkShape((50, 50), "neuron", 5),
-)
-"""Depth helps on informative rows, ensembles help on noisy rows, and some data sets (Wine, Boston,
-Kin8nm) gain most from both."""
+PORTFOLIOS: Final = {
+    "auto": (
+        Member(DEFAULT_LAYERS),
+        Member((25,), encoding="piecewise"),
+        Member((20, 20), covariance="neuron"),
+        Member(DEFAULT_LAYERS, replays=False),
+    ),
+    "best": (
+        *(Member(DEFAULT_LAYERS, variant=k) for k in range(3)),
+        *(Member((50, 50), covariance="group", variant=k) for k in range(2)),
+        *(Member((50,), encoding="piecewise", variant=k) for k in range(2)),
+        Member((50, 50), encoding="piecewise"),
+        Member(DEFAULT_LAYERS, replays=False),
+    ),
+}
+"""Networks of an ensemble by the word for its layers. Encoded inputs help where a table is made of
+thresholds, depth on informative rows, variants on noisy rows; a network without replay helps where
+rows are few and noisy or the stream drifts."""
 
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
     "none": {},
+    "fast": {"hidden": DEFAULT_LAYERS, "covariance": "neuron", "rehearse": 0},
+    "best": {"hidden": "best"},
     "paper": {
         "hidden": (50,),
         "covariance": "paper",
@@ -108,9 +117,10 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         "kind": "regression",
     },
 }
-"""Bundles of defaults. `paper` is Algorithms 1 and 2 as printed: labels are exact, only the weights
-are learned, and no guards apply. What the paper leaves open (prior, scale) keeps the usual default;
-deviations from the printed formulas are counted, see kbnn.core.paper_smoother."""
+"""Bundles of defaults. `fast` is one cheap network and `best` a large ensemble. `paper` is
+Algorithms 1 and 2 as printed: labels are exact, only the weights are learned, and no guards apply.
+What the paper leaves open (prior, scale) keeps the usual default; deviations from the printed
+formulas are counted, see kbnn.core.paper_smoother."""
 
 
 class IncompatibleOptionsError(ValueError):
@@ -123,7 +133,7 @@ class Settings:
 
     noise             "auto", "constant" or a standard deviation
     hidden_noise      variance added to every hidden unit's output
-    rehearse          replay: "auto", a ratio, or "later" (off at first, then as "auto" finds)
+    rehearse          replay: "auto" or a ratio
     prior_variance    a rule of kbnn.core.state.PRIORS, or the variance of every weight
     link              link of two classes: "probit", or "sigmoid" with a Gaussian label
     sigmoid_variance  "exact", or "printed" for the paper's formula
@@ -131,11 +141,12 @@ class Settings:
     clip, widen       see kbnn.core.config.Config: input_limit, repeats
     intervals         "tracked" (calibrated online) or "stated" (of the predictive distribution)
     kind              target type of numbers; "auto" compares the types that fit the first rows
+    encoding          whether numeric inputs are encoded by bins (kbnn.model.encoding)
     preset            the bundle that the defaults come from
     keep, sample      capacity of the buffer of the last rows and of the even sample of all rows
     """
 
-    hidden: tuple[int, ...] | Literal["auto"] = (50,)
+    hidden: tuple[int, ...] | Literal["auto", "best"] = "auto"
     activation: str = "relu"
     covariance: str = "auto"
     group_size: int | None = None
@@ -152,23 +163,22 @@ class Settings:
     units: bool = True
     clip: bool = True
     widen: bool = True
-    preset: Literal["none", "paper"] = "none"
+    preset: Literal["none", "fast", "best", "paper"] = "none"
     intervals: Literal["tracked", "stated"] = "tracked"
     kind: str = "auto"
+    encoding: Literal["auto", "none", "piecewise"] = "auto"
     keep: int = MAX_BUFFER_ROWS
     sample: int = MAX_SAMPLED_ROWS
 
     def __post_init__(self) -> None:
-        if self.hidden != "auto":
+        if self.hidden not in PORTFOLIOS:
             object.__setattr__(self, "hidden", tuple(self.hidden))
         self._check_together()
         for name, (is_valid, words) in _RULES.items():
             if not is_valid(getattr(self, name)):
                 raise ValueError(f"{name} must be {words}, got {getattr(self, name)!r}")
-        if self.hidden == "auto":
-            self.list_candidates()  # each candidate checks itself
-        else:
-            _build_config(self, 1, 1, "gaussian", "group", None)
+        for member in self.list_members():
+            _build_config(self, member, 1, 1, "gaussian", "group", None)
 
     def _check_together(self) -> None:
         """Refuse options that exclude each other."""
@@ -185,7 +195,7 @@ class Settings:
                     f"not {self.covariance}"
                 )
         names = len(activations.split_names(self.activation))
-        if names > 1 and self.hidden == "auto":
+        if names > 1 and self.hidden in PORTFOLIOS:
             raise IncompatibleOptionsError(
                 f"--activation {self.activation} is for {names} hidden layers: "
                 "--layers must say their sizes"
@@ -197,71 +207,66 @@ class Settings:
             )
 
     def make_config(
-        self, task: TargetType, inputs: int, outputs: int, target_scale: float
+        self, member: Member, task: TargetType, inputs: int, outputs: int, target_scale: float
     ) -> Config:
-        """Return the network configuration for these numbers of inputs and outputs."""
-        noise = task.given_noise_var(self.noise, target_scale)
-        suited = task.choose_covariance(outputs)
-        return _build_config(self, inputs, outputs, task.observation, suited, noise)
+        """Return the configuration of a network for these numbers of inputs and outputs."""
+        noise = given_noise_var(task, self.noise, target_scale)
+        suited = choose_covariance(task, outputs)
+        return _build_config(self, member, inputs, outputs, task.observation, suited, noise)
 
     @property
     def replay_ratio(self) -> int:
         """Number of times each early row is replayed."""
-        if isinstance(self.rehearse, str):
-            return DEFAULT_REPLAY_RATIO if self.rehearse == "auto" else 0
-        return self.rehearse
+        return DEFAULT_REPLAY_RATIO if isinstance(self.rehearse, str) else self.rehearse
 
-    def describe_difference(self, other: Settings) -> str:
-        """Describe how a candidate differs from another, as options."""
-        parts = [] if self.kind == other.kind else [f"--task {self.kind}"]
-        if self.hidden != other.hidden or self.covariance != other.covariance:
-            kind = "" if self.covariance == "auto" or not self.hidden else f" {self.covariance}"
-            parts.append(f"--layers {format_setting('hidden', self.hidden)}{kind}")
-        if self.ensemble != other.ensemble:
-            parts.append(f"--ensemble {self.ensemble}")
-        if self.rehearse != other.rehearse or not parts:
-            parts.append(f"--replay {self.replay_ratio or 'off'}")
-        return ", ".join(parts)
+    def list_candidates(self, kinds: Sequence[str] = (DEFAULT_TYPE,)) -> list[Settings]:
+        """Return the settings of the candidates, one for each target type; the first leads first.
 
-    def list_candidates(
-        self, kinds: Sequence[str] = (DEFAULT_TYPE,), inputs: int = 0
-    ) -> list[Settings]:
-        """Return the candidates' settings, without "auto"; the first predicts at the start.
-
-        `kinds` are the target types that the first rows allow. With many `inputs`, every shape
-        uses the same covariance.
+        `kinds` are the target types that the first rows allow.
         """
         if self.kind != "auto" or not self.units or not isinstance(self.noise, str):
             kinds = [choose_default_type(kinds) if self.kind == "auto" else self.kind]
-        shapes = self._list_shapes(inputs) if self.hidden == "auto" else [NetworkShape(self.hidden)]
-        found = [
-            self._with_choices(
-                hidden=shape.hidden,
-                covariance=shape.covariance or self.covariance,
-                ensemble=max(shape.ensemble, self.ensemble),
+        return [self._with_choices(kind=kind) for kind in kinds]
+
+    def list_members(
+        self, inputs: int = 0, outputs: int = 1, is_series: bool = False
+    ) -> tuple[Member, ...]:
+        """Return the networks of the ensemble.
+
+        An ensemble of different networks is used where nothing about the network was requested.
+        Series, whose lags contain the target, use raw inputs and one hidden layer.
+        """
+        requested = self.covariance != "auto" or self.group_size or self.ensemble > 1
+        hidden = self.hidden
+        if isinstance(hidden, tuple) or requested or not self.units:
+            encoding = "piecewise" if self.encoding == "piecewise" else "none"
+            sizes = hidden if isinstance(hidden, tuple) else DEFAULT_LAYERS
+            return tuple(
+                Member(sizes, self.covariance, encoding, variant=k) for k in range(self.ensemble)
             )
-            for shape in shapes
-        ]
-        if self.rehearse == "auto":
-            found.insert(1, found[0]._with_choices(rehearse="later"))
-        return [one._with_choices(kind=kind) for kind in kinds for one in found]
+        found = PORTFOLIOS[hidden]
+        if is_series:
+            plain = Member(DEFAULT_LAYERS)
+            found = tuple(member for member in found if member._replace(replays=True) == plain)
+        if self.encoding == "piecewise":
+            found = tuple(member._replace(encoding="piecewise") for member in found)
+        elif self.encoding == "none" or count_bins(inputs) < 2:
+            found = tuple(member for member in found if member.encoding == "none")
+        if inputs >= WIDE_COVARIANCE_INPUTS:
+            found = tuple(member._replace(covariance="auto") for member in found)
+        if not self.replay_ratio:
+            found = tuple(member._replace(replays=True) for member in found)
+        return tuple(dict.fromkeys(found))
 
     def _with_choices(self, **choices: Any) -> Settings:
         """Return the settings with these values; the same object if nothing changes."""
         open_ = {name: value for name, value in choices.items() if getattr(self, name) != value}
         return replace(self, **open_) if open_ else self
 
-    def _list_shapes(self, inputs: int) -> list[NetworkShape]:
-        """Return the candidate shapes that agree with the given settings."""
-        several = self.ensemble > 1
-        shapes = [shape for shape in CANDIDATE_SHAPES if not (several and shape.ensemble > 1)]
-        if self.covariance == "auto" and inputs >= WIDE_COVARIANCE_INPUTS:
-            return list(dict.fromkeys(shape._replace(covariance="") for shape in shapes))
-        return [s for s in shapes if self.covariance in ("auto", s.covariance) or not s.covariance]
-
     def to_json(self) -> dict[str, Any]:
         """Return plain data for the model file."""
-        return {**asdict(self), "hidden": self.hidden if self.hidden == "auto" else [*self.hidden]}
+        hidden = self.hidden if isinstance(self.hidden, str) else [*self.hidden]
+        return {**asdict(self), "hidden": hidden}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Settings:
@@ -280,35 +285,45 @@ _RULES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "noise": (is_noise, f"auto, constant or a number between 0 and {MAX_NOISE_SD:g}"),
     "hidden_noise": (is_variance, "a variance"),
     "prior_variance": (is_prior_variance, "a rule or a variance above 0"),
-    "rehearse": (is_replay_ratio, f"auto, later or between 0 and {MAX_REPLAY_RATIO}"),
+    "rehearse": (is_replay_ratio, f"auto or between 0 and {MAX_REPLAY_RATIO}"),
     "keep": (lambda value: 1 <= value <= MAX_BUFFER_ROWS, f"between 1 and {MAX_BUFFER_ROWS}"),
     "sample": (lambda value: 0 <= value <= MAX_SAMPLED_ROWS, f"between 0 and {MAX_SAMPLED_ROWS}"),
+    "encoding": (lambda value: value in ENCODINGS, "auto, none or piecewise"),
     "ensemble": (lambda value: 1 <= value <= MAX_ENSEMBLE, f"between 1 and {MAX_ENSEMBLE}"),
 }
 """What settings must be, beyond what their types and `Config` say."""
 
 
+def _count_directions(member: Member, inputs: int) -> int:
+    """Return how many leading directions a wide network has; few encoded columns need fewer."""
+    return DIRECTIONS if member.encoding == "none" else min(DIRECTIONS, max(4, inputs // 3))
+
+
 @lru_cache(maxsize=256)  # repeated for every candidate and model
 def _build_config(
     settings: Settings,
+    member: Member,
     inputs: int,
     outputs: int,
     observation: str,
     suited: str,
     noise: float | None,
 ) -> Config:
-    covariance, group_size = settings.covariance, settings.group_size
+    covariance, group_size = member.covariance, settings.group_size
     if covariance == "auto":
-        covariance = "wide" if inputs >= WIDE_COVARIANCE_INPUTS else suited
+        encoded = member.encoding == "piecewise" and inputs > 0
+        wide = encoded or inputs >= WIDE_COVARIANCE_INPUTS
+        covariance = "wide" if wide else suited
     if covariance == "wide" and suited == "neuron":  # a joint update of all classes costs too much
         group_size = group_size or 1
     return Config(
         inputs=inputs,
         outputs=outputs,
-        hidden=settings.hidden,  # type: ignore[arg-type]  # candidates have sizes
+        hidden=member.hidden,
         activation=settings.activation,
         covariance=covariance,  # type: ignore[arg-type]  # Config checks the word
         group_size=group_size,
+        directions=_count_directions(member, inputs) if covariance == "wide" else 0,
         observation=observation,
         noise=noise,
         noise_head=settings.noise == "auto",

@@ -27,8 +27,9 @@ from kbnn.data.values import (
     python_values,
 )
 from kbnn.errors import DataError, UsageError
+from kbnn.output.fields import OutputField, decode_targets
 from kbnn.sink import Closeable, Sink, open_sink, standard_output
-from kbnn.targets.base import OutputField, TargetType
+from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
 
 STDOUT: Final = "-"
@@ -124,11 +125,8 @@ def leading_columns(rows: Rows, task: TargetType, key: Sequence[str] = ()) -> pa
     if rows.schema is not None and rows.schema.id is not None and rows.id is not None:
         columns[rows.schema.id] = pa.array(rows.id, pa.string())
     for j, name in enumerate(task.targets):
-        true, kind = (
-            task.decode_targets(rows.y[:, j]),
-            task.is_classification(pa.float64(), pa.string()),
-        )
-        columns[name] = pa.array(true, kind, from_pandas=True)
+        kind = pa.string() if task.labels else pa.float64()
+        columns[name] = pa.array(decode_targets(task, rows.y[:, j]), kind, from_pandas=True)
     return pa.RecordBatch.from_pydict(columns)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kbnn.errors import UsageError
-from kbnn.metrics.verdicts import ChartGroup, ConfusionMatrix, MetricTile, Verdict
+from kbnn.metrics.sections import ChartGroup, ConfusionMatrix, MetricTile
+from kbnn.metrics.verdicts import Verdict
 from kbnn.report import plots
 from kbnn.report.report_data import Dependence, ReportData, TargetReport, WorstRows
 from kbnn.report.styles import css_variables, drawing_style, escape_html, inline_svg

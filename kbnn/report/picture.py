@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from kbnn.array_types import FloatArray
-from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.errors import UsageError
-from kbnn.metrics.verdicts import ChartSpec, PartialDependenceSpec, PredictionCurve
+from kbnn.metrics.sections import ChartSpec, PartialDependenceSpec, PredictionCurve
 from kbnn.report.page import CHART_FUNCTIONS
 from kbnn.report.styles import BLUE, INK, MUTED, drawing_style, shorten_label
 from kbnn.sink import write_atomically

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model.diagnostics import Effect
 from kbnn.report.report_data import Dependence

@@ -12,7 +12,7 @@ import numpy as np
 
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.metrics.samples import StreamSummaries
-from kbnn.metrics.verdicts import TargetSection
+from kbnn.metrics.sections import TargetSection, find_section_parts
 from kbnn.model.diagnostics import Effect
 from kbnn.targets.base import TargetType
 from kbnn.wording import format_number
@@ -92,12 +92,13 @@ def worst_rows(
     `features` name the columns of x, or the texts that `cells` makes of a row.
     """
     worst = summaries.worst_rows
+    format_row = find_section_parts(task).format_row
     cells = cells or (lambda x: [format_number(float(value)) for value in x])
     used = min(columns, len(features), worst.x.shape[1])
     head = ["row", f"{task.targets[target]}, true", "forecast", "NLL, nats"]
     rows = []
     for i in worst.rank_rows()[:shown]:
-        truth, told = task.format_row(worst.y[i], worst.forecast[i], target)
+        truth, told = format_row(task, worst.y[i], worst.forecast[i], target)
         first = [f"{int(worst.row[i]):,}", truth, told, format_number(float(worst.priority[i]), 3)]
         rows.append([*first, *cells(worst.x[i])[:used]])
     return WorstRows([*head, *features[:used]], rows)

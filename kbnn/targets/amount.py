@@ -21,16 +21,10 @@ from kbnn.core.likelihoods import presence_probability
 from kbnn.core.normal import lower_quantiles
 from kbnn.distributions import calibration, hurdle, log_link
 from kbnn.distributions.calibration import FIRST_MEAN, LINK_UNIT, MEAN_SCALE_FACTOR
-from kbnn.distributions.dispatch import HURDLE_CODE
-from kbnn.distributions.normal_mixture import PARAM
-from kbnn.targets.base import (
-    CalibrationUpdate,
-    ColdStart,
-    EffectQuantity,
-    OutputField,
-    OutputOptions,
-    TargetScale,
-)
+from kbnn.distributions.hurdle import Hurdle
+from kbnn.distributions.log_link import LogLink
+from kbnn.distributions.predictive import PARAM
+from kbnn.targets.base import CalibrationUpdate, ColdStart, TargetScale
 from kbnn.targets.cold_start import AmountColdStart
 from kbnn.targets.positive import Positive
 from kbnn.targets.prediction import Forecast
@@ -45,16 +39,12 @@ class Amount(Positive):
     name = "amount"
     title = ""
     value_description = "0 and numbers above it"
-    possible = staticmethod(hurdle.possible)
+    distribution = Hurdle
     observation = "amount"
 
     def count_outputs(self, y: FloatArray, known: int = 0) -> int:
         """Return two outputs per target: all amounts, then whether each is present."""
         return 2 * len(self.targets)
-
-    def is_valid_output_count(self, outputs: int) -> bool:
-        """Return whether there are two outputs per target."""
-        return outputs == 2 * len(self.targets)
 
     def initial_output_mean(self, y: FloatArray) -> FloatArray:
         """Return the share of rows with an amount, on the scale of the presence output."""
@@ -104,14 +94,14 @@ class Amount(Positive):
         forecast = super().build_forecast(amounts, scaled, robust, calibration_state[:t], plain)
         rows = forecast.stated
         none = presence_probability(-whether.mean, whether.function_var)
-        rows[..., PARAM.kind] = HURDLE_CODE
+        rows[..., PARAM.kind] = Hurdle.code
         rows[:, scaled.scale == 0.0, PARAM.spread] = UNKNOWN_AMOUNT_SD
         rows[..., PARAM.none] = np.clip(none, LEAST_SHARE, 1.0 - LEAST_SHARE)
         rows[..., PARAM.gain : PARAM.most] = calibration_state[t:, FIRST_MEAN:MEAN_SCALE_FACTOR]
         if update is not None and update.y is not None:
             self._calibrate_intervals(calibration_state[t:], rows, update.y, update.tracked)
-        mean, sd = self.mean_and_sd(rows)
-        much, spread = super().mean_and_sd(rows)
+        mean, sd = Hurdle(rows).mean_and_sd()
+        much, spread = LogLink(rows).mean_and_sd()
         share = np.divide(forecast.function_sd, spread, out=np.zeros_like(sd), where=spread > 0.0)
         whether_sd = np.sqrt(_presence_var(whether))
         function_sd = np.hypot(whether_sd * much, (1.0 - rows[..., PARAM.none]) * share * spread)
@@ -138,7 +128,7 @@ class Amount(Positive):
         )
         for j in range(len(self.targets)):
             rows = np.ascontiguousarray(distribution[:, j])
-            u = hurdle.randomized_pit(y[:, j], rows)
+            u = Hurdle(rows).randomized_pit(y[:, j])
             none = np.ascontiguousarray(rows[:, PARAM.none])
             seen = np.ascontiguousarray(z[:, j])
             calibration.update_count_intervals(
@@ -146,27 +136,9 @@ class Amount(Positive):
             )
             distribution[:, j] = rows
 
-    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the mean w M and the sd, sd^2 = w V + w p_0 M^2.
-
-        Here w = 1 - p_0, and M and V are mean and variance of an amount.
-        """
-        much, spread = super().mean_and_sd(distribution)
-        none = distribution[..., PARAM.none]
-        sd = np.sqrt(1.0 - none) * np.hypot(spread, np.sqrt(none) * much)
-        return (1.0 - none) * much, sd
-
     def make_cold_start(self) -> ColdStart:
         """Predict the share of zeros among the rows before, and mean and spread of the others."""
         return AmountColdStart(self)
-
-    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
-        """Build a log-normal; the share of zeros is added by the caller."""
-        rows = calibration.apply_calibration(
-            self.init_calibration(False)[: len(self.targets)], mean, sd
-        )
-        rows[..., PARAM.kind] = HURDLE_CODE
-        return rows
 
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
         """Return the log likelihood of presence and, where present, of the amount."""
@@ -178,29 +150,6 @@ class Amount(Positive):
             np.maximum(presence_probability(side * whether.mean, whether.function_var), LEAST_SHARE)
         )
         return np.asarray(much + np.sum(np.where(y < np.inf, p, 0.0), axis=1))
-
-    def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
-        """Add the probability of 0."""
-        made = super().output_fields(wanted)
-        for j, target in enumerate(self.targets):
-            suffix = f"_{target}" if len(self.targets) > 1 else ""
-            made.append(
-                OutputField(f"p_0{suffix}", False, lambda f, j=j: f.stated[:, j, PARAM.none])  # type: ignore[misc]  # bound now
-            )
-        return made
-
-    def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
-        """List the predicted mean of each target, then the probability that it is not 0."""
-        return super().effect_quantities(outputs) + [
-            EffectQuantity(
-                f"{name} > 0",
-                f"the probability of {name} > 0",
-                "probability",
-                lambda f, j=j: 1.0 - f.stated[:, j, PARAM.none],  # type: ignore[misc]  # bound now
-                None,
-            )
-            for j, name in enumerate(self.targets)
-        ]
 
 
 def _select_outputs(prediction: Prediction, outputs: slice) -> Prediction:

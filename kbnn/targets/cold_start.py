@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kbnn.array_types import FloatArray
-from kbnn.distributions.normal_mixture import PARAM
+from kbnn.distributions.predictive import PARAM
 from kbnn.targets.base import ColdStart, make_empty_forecast
 from kbnn.targets.prediction import Forecast
+
+if TYPE_CHECKING:
+    from kbnn.targets.regression import NumericTarget
 
 MIN_SD_SHARE: Final = 1e-6
 """Minimum sd of a constant target, as a share of 1 + its absolute value."""
 
 
-class NumericDistributionSource(Protocol):
-    """The part of a numeric target type that cold-start predictors need."""
-
-    targets: tuple[str, ...]
-
-    def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray: ...
-    def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray: ...
-    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray: ...
-    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]: ...
-
-
 class NumericColdStart(ColdStart):
     """Running sums of each target; the first row has no prediction."""
 
-    def __init__(self, task: NumericDistributionSource) -> None:
+    def __init__(self, task: NumericTarget) -> None:
         targets = len(task.targets)
         self._task = task
         self._sums = [(0, 0.0, 0.0)] * targets  # count, mean, sum of squares about it
@@ -63,7 +55,7 @@ class NumericColdStart(ColdStart):
         self._low, self._high = low[-1:], high[-1:]
         empty = make_empty_forecast(*y.shape)
         stated = self._task.cold_start_distribution(mean, sd)
-        mean, sd = self._task.mean_and_sd(stated)
+        mean, sd = self._task.distribution(stated).mean_and_sd()
         return empty._replace(
             mean=mean,
             sd=sd,
@@ -90,7 +82,7 @@ class NumericColdStart(ColdStart):
 class AmountColdStart(NumericColdStart):
     """Running sums of amounts, and the share of zeros with one row of each kind added."""
 
-    def __init__(self, task: NumericDistributionSource) -> None:
+    def __init__(self, task: NumericTarget) -> None:
         super().__init__(task)
         self._seen: FloatArray = np.zeros((1, len(task.targets)))
         self._none: FloatArray = self._seen
@@ -102,7 +94,7 @@ class AmountColdStart(NumericColdStart):
         none = np.cumsum(np.concatenate((self._none, (y == 0.0) * 1.0)), axis=0)
         self._seen, self._none = seen[-1:], none[-1:]
         forecast.stated[..., PARAM.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
-        mean, sd = self._task.mean_and_sd(forecast.stated)
+        mean, sd = self._task.distribution(forecast.stated).mean_and_sd()
         return forecast._replace(mean=mean, sd=sd, noise_sd=sd)
 
 

@@ -21,20 +21,12 @@ from kbnn.core.constants import (
 )
 from kbnn.core.kernel import Prediction
 from kbnn.core.likelihoods import count_dispersion
-from kbnn.distributions import calibration, negative_binomial
-from kbnn.distributions.dispatch import NEGATIVE_BINOMIAL_CODE
-from kbnn.distributions.normal_mixture import PARAM
-from kbnn.targets.base import (
-    CalibrationUpdate,
-    OutputField,
-    OutputOptions,
-    ProgressColumn,
-    TargetScale,
-    TargetSchema,
-)
-from kbnn.targets.numeric import NumericTarget, first_impossible_row
-from kbnn.targets.prediction import Forecast
-from kbnn.wording import format_number
+from kbnn.distributions import calibration
+from kbnn.distributions.negative_binomial import NegativeBinomial
+from kbnn.distributions.predictive import PARAM
+from kbnn.targets.base import CalibrationUpdate, TargetScale, TargetSchema
+from kbnn.targets.prediction import Forecast, log_density
+from kbnn.targets.regression import NumericTarget
 
 MAX_COUNT_MEDIANS = 20.0
 """Counts are clipped to this many medians (plus one) for the initial output mean."""
@@ -45,12 +37,8 @@ class Count(NumericTarget):
 
     name = "count"
     observation = "count"
-    progress_columns = (
-        *NumericTarget.progress_columns[:-1],
-        ProgressColumn("dispersion", 12, lambda point, noise: format_number(noise)),
-    )
+    distribution = NegativeBinomial
     value_description = "whole numbers from 0 on"
-    possible = staticmethod(negative_binomial.possible)
 
     def __init__(self, schema: TargetSchema) -> None:
         super().__init__(schema)
@@ -65,10 +53,6 @@ class Count(NumericTarget):
     ) -> list[float]:
         """Return the dispersion phi: the variance of a count of mean mu is mu + phi mu^2."""
         return [count_dispersion((float(a), float(b))) for a, b in learned]
-
-    def first_invalid_row(self, y: FloatArray) -> int:
-        """Return the first row with a target that is not a count; n if none."""
-        return first_impossible_row(y, self.possible)
 
     def initial_output_mean(self, y: FloatArray) -> FloatArray:
         """Return the logarithm of the mean on the scale of the output; large counts are clipped."""
@@ -102,7 +86,7 @@ class Count(NumericTarget):
         distribution = self.build_distribution(
             mu, np.exp(q) * (1.0 + phi) - 1.0, calibration_state, update
         )
-        mean, sd = self.mean_and_sd(distribution)
+        mean, sd = NegativeBinomial(distribution).mean_and_sd()
         function_sd = np.minimum(mean * np.sqrt(np.expm1(q)), sd)
         return Forecast(
             mean,
@@ -128,19 +112,17 @@ class Count(NumericTarget):
         if update is None:
             sd = sd * calibration_state[:, calibration.MEAN_SCALE_FACTOR]
         distribution = calibration.apply_calibration(plain, mean, sd)
-        distribution[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
+        distribution[..., PARAM.kind] = NegativeBinomial.code
         if update is None or update.y is None:
             return distribution
         for j in range(len(self.targets)):
             y = update.y[:, j]
             rows = np.ascontiguousarray(distribution[:, j])
-            y = np.where(negative_binomial.possible(y) > 0.0, y, np.nan)
+            y = np.where(NegativeBinomial.is_possible(y), y, np.nan)
             if update.mixed:
                 calibration.update_count_mixture(calibration_state[j], y, rows)
-            u, none = (
-                negative_binomial.randomized_pit(y, rows),
-                negative_binomial.cdf(np.zeros(len(y)), rows),
-            )
+            counts = NegativeBinomial(rows)
+            u, none = counts.randomized_pit(y), counts.cdf(np.zeros(len(y)))
             calibration.update_count_intervals(
                 calibration_state[j], y, u, none, update.tracked, rows
             )
@@ -152,32 +134,12 @@ class Count(NumericTarget):
         mu = np.maximum(mean, 1e-9)
         spread = np.clip((sd**2 - mu) / mu**2, LEAST_DISPERSION, MOST_DISPERSION)
         distribution = calibration.apply_calibration(self.init_calibration(False), mu, spread)
-        distribution[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
+        distribution[..., PARAM.kind] = NegativeBinomial.code
         return distribution
-
-    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd; no mean is above the largest count seen."""
-        mu, most = distribution[..., PARAM.place], distribution[..., PARAM.most]
-        mean = np.where(np.isfinite(most), np.minimum(mu, np.maximum(most, 0.5)), mu)
-        return mean, np.sqrt(mean + mean**2 * distribution[..., PARAM.spread])
 
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
         """Return the log mass of each row under one network's prediction, at least -50."""
         forecast = self.build_forecast(
             prediction, TargetScale(np.zeros(0), np.zeros(0)), False, self.init_calibration(False)
         )
-        return np.asarray(np.maximum(self.log_density(forecast, y), -50.0))
-
-    def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
-        """Add the probability of 0."""
-        made = super().output_fields(wanted)
-        for j, target in enumerate(self.targets):
-            suffix = f"_{target}" if len(self.targets) > 1 else ""
-            made.append(
-                OutputField(
-                    f"p_0{suffix}",
-                    False,
-                    lambda f, j=j: negative_binomial.cdf(np.zeros(len(f.mean)), f.stated[:, j]),  # type: ignore[misc]  # bound now
-                )
-            )
-        return made
+        return np.asarray(np.maximum(log_density(forecast, y), -50.0))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
+from kbnn.distributions.categorical import Categorical
+from kbnn.distributions.dispatch import read_distribution
+from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 
 IN_WARMUP = 16
 """A further bit of `Forecast.status`: the row is held until warm-up is complete."""
@@ -25,7 +27,7 @@ class Forecast(NamedTuple):
     probability: FloatArray  # (n, classes)
     outlier: FloatArray  # (n,) probability that the target was an outlier, NaN if not requested
     status: IntArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED, HELD
-    stated: FloatArray  # (n, targets, fields) the distribution, see kbnn.distributions.dispatch
+    stated: FloatArray  # (n, targets, fields) parameters, see kbnn.distributions.dispatch
 
 
 def select_rows(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:
@@ -69,6 +71,31 @@ def join_forecasts(parts: Sequence[Forecast]) -> Forecast:
 def _pad_probability(probability: FloatArray, classes: int) -> FloatArray:
     missing = classes - probability.shape[1]
     return np.pad(probability, ((0, 0), (0, missing))) if missing else probability
+
+
+IMPOSSIBLE_PENALTY_NATS: Final = 50.0
+"""Penalty, in nats, for a value outside the support of the predictive distribution."""
+
+
+def log_density(forecast: Forecast, y: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
+    """Return log p of each row's target (n, T) in the user's units; 0 where it is missing.
+
+    Summed over targets. For `zero_bin_width` see `PredictiveDistribution.log_density`.
+    """
+    if not forecast.stated.shape[1]:
+        return Categorical(forecast.probability).log_density(y[:, 0])
+    total = np.zeros(len(y))
+    for j, values in enumerate(y.T):
+        distribution = read_distribution(forecast.stated[:, j])
+        known = np.isfinite(values) & np.isfinite(forecast.mean[:, j])
+        possible = known & distribution.in_support(values)
+        if possible.all():
+            total += distribution.log_density(values, zero_bin_width)
+            continue
+        total[known & ~possible] -= IMPOSSIBLE_PENALTY_NATS
+        some = distribution[possible]
+        total[possible] += some.log_density(values[possible], zero_bin_width)
+    return total
 
 
 class Number(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import BoolArray, FloatArray
 from kbnn.errors import DataError, UsageError
 from kbnn.targets.amount import Amount
 from kbnn.targets.base import TargetSchema, TargetType
@@ -15,9 +15,10 @@ from kbnn.targets.classification import Classes, SigmoidClasses
 from kbnn.targets.count import Count
 from kbnn.targets.positive import Positive
 from kbnn.targets.regression import Real
+from kbnn.targets.share import Share
 
 TARGET_TYPES: Final[dict[str, type[TargetType]]] = {
-    task.name: task for task in (Real, Classes, Positive, Count, Amount)
+    task.name: task for task in (Real, Classes, Positive, Count, Amount, Share)
 }
 
 
@@ -36,21 +37,22 @@ class ValueRange(NamedTuple):
     """The values that a numeric target type allows."""
 
     words: str
-    possible: Callable[[FloatArray], FloatArray]
+    possible: Callable[[FloatArray], BoolArray]
 
 
 FALLBACK_TYPES: Final = {Positive.name: Amount.name, Count.name: Amount.name}
 """Type tried first when a value contradicts a target type that was selected from the data."""
 VALUE_RANGES: Final[dict[str, ValueRange]] = {
-    kind.name: ValueRange(kind.value_description, kind.possible)
-    for kind in (Count, Positive, Amount)
+    kind.name: ValueRange(kind.value_description, kind.distribution.is_possible)
+    for kind in TARGET_TYPES.values()
+    if not kind.labels and kind is not Real
 }
 """Ranges of the target types that do not allow every number."""
 
 
 def find_value_ranges(kind: str) -> dict[str, ValueRange]:
     """Return the ranges that can apply to targets of this type; none for classes."""
-    return TARGET_TYPES[kind].is_classification(VALUE_RANGES, {})
+    return {} if TARGET_TYPES[kind].labels else VALUE_RANGES
 
 
 def widen_target_type(kind: str, y: FloatArray) -> str:
@@ -94,7 +96,8 @@ def make_target_type(schema: NamedTargetSchema, settings: TargetSettings) -> Tar
 
 NUMERIC_TYPES: Final = tuple(name for name, task in TARGET_TYPES.items() if not task.labels)
 """Names of the numeric target types."""
-DEFAULT_TYPE: Final = next(name for name in NUMERIC_TYPES if TARGET_TYPES[name].is_default)
+DEFAULT_TYPE: Final = Real.name
+"""The type that allows any number; it is assumed until the data show another type."""
 
 
 def choose_default_type(kinds: Sequence[str]) -> str:
@@ -103,7 +106,8 @@ def choose_default_type(kinds: Sequence[str]) -> str:
 
 
 LEAD_MARGIN_NATS: Final = 10.0
-"""Evidence, in nats, by which a type with `requires_margin` must lead the default type."""
+"""Evidence, in nats, by which the types in MARGIN_TYPES must lead the default type."""
+MARGIN_TYPES: Final = (Positive.name, Amount.name)
 
 
 def may_lead(kind: str, evidence: float, best: Mapping[str, float]) -> bool:
@@ -112,7 +116,7 @@ def may_lead(kind: str, evidence: float, best: Mapping[str, float]) -> bool:
     `best` holds the best evidence of every type.
     """
     close = DEFAULT_TYPE in best and evidence <= best[DEFAULT_TYPE] + LEAD_MARGIN_NATS
-    return not (close and TARGET_TYPES[kind].requires_margin)
+    return not (close and kind in MARGIN_TYPES)
 
 
 def find_rival_type(kind: str, behind: Sequence[tuple[float, str]]) -> tuple[float, str] | None:
@@ -128,6 +132,19 @@ def find_rival_type(kind: str, behind: Sequence[tuple[float, str]]) -> tuple[flo
 def requested_numeric_type(stated: str) -> str | None:
     """Return the numeric type requested by --task; None if none was."""
     return None if stated == "auto" or TARGET_TYPES[stated].labels else stated
+
+
+def supports_target_count(kind: str, targets: int) -> bool:
+    """Return whether this number of targets can be learned together: of classes, one."""
+    return targets == 1 or not TARGET_TYPES[kind].labels
+
+
+def uses_differencing(kind: str, targets: Sequence[str], last: frozenset[str]) -> bool:
+    """Return whether targets are learned as differences.
+
+    `last` holds the columns whose last value is known.
+    """
+    return TARGET_TYPES[kind].supports_differencing and last.issuperset(targets)
 
 
 def candidate_types(schema: NamedTargetSchema, y: FloatArray) -> list[str]:

@@ -1,6 +1,8 @@
-"""Real targets: any number, a Gaussian around the network's mean, mixed with outliers."""
+"""Numeric targets, and real targets: a Gaussian around the network's mean, mixed with outliers."""
 
 from __future__ import annotations
+
+from abc import abstractmethod
 
 import numpy as np
 
@@ -8,25 +10,41 @@ from kbnn.array_types import FloatArray
 from kbnn.core.kernel import Prediction
 from kbnn.distributions import calibration
 from kbnn.distributions.calibration import CalibratedPrediction
-from kbnn.distributions.normal_mixture import PARAM
-from kbnn.targets.base import FROZEN, CalibrationUpdate, TargetScale
-from kbnn.targets.numeric import NumericTarget
+from kbnn.distributions.normal_mixture import NormalMixture
+from kbnn.distributions.predictive import PARAM
+from kbnn.targets.base import FROZEN, CalibrationUpdate, ColdStart, TargetScale, TargetType
+from kbnn.targets.cold_start import NumericColdStart
 from kbnn.targets.prediction import Forecast
+
+
+class NumericTarget(TargetType):
+    """One or several numbers."""
+
+    def count_outputs(self, y: FloatArray, known: int = 0) -> int:
+        """Return one output per target."""
+        return len(self.targets)
+
+    def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
+        """Initialise the calibration state; without `mixed` the distribution is a Gaussian."""
+        return calibration.init_calibration(len(self.targets), mixed)
+
+    @abstractmethod
+    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
+        """Build predictive distributions from mean and sd of the linked targets alone."""
+
+    def make_cold_start(self) -> ColdStart:
+        """Predict mean and spread of the rows before."""
+        return NumericColdStart(self)
 
 
 class Real(NumericTarget):
     """One or several numbers of any size."""
 
     name = "regression"
-    is_default = True
-    supports_differencing = True
-    supports_batched_kernel = True
     observation = "gaussian"
-
-    @property
-    def has_noise(self) -> bool:
-        """True: the noise is given or learned."""
-        return True
+    distribution = NormalMixture
+    has_noise = supports_given_noise = True
+    supports_differencing = supports_batched_kernel = True
 
     def build_forecast(
         self,
@@ -56,13 +74,12 @@ class Real(NumericTarget):
         """Adapt the distribution to the target type; here unchanged."""
         return told
 
-    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return location and spread of the ordinary values."""
-        return distribution[..., PARAM.place].copy(), distribution[..., PARAM.spread].copy()
-
     def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
-        """Build a Gaussian."""
-        return calibration.apply_calibration(self.init_calibration(False), mean, sd)
+        """Build a Gaussian of the linked targets."""
+        state = self.init_calibration(False)[: len(self.targets)]
+        rows = calibration.apply_calibration(state, mean, sd)
+        rows[..., PARAM.kind] = self.distribution.code
+        return rows
 
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
         """Return the Gaussian log density, with squared standardised errors clipped at 100."""

@@ -18,7 +18,7 @@ from kbnn.data.batch import Rows, slice_rows
 from kbnn.data.dataset import Stream
 from kbnn.data.lags import History
 from kbnn.data.row_blocks import concat_rows, take_rows
-from kbnn.distributions import dispatch
+from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import SequenceNotices, align_history, forecast_origins
@@ -134,7 +134,7 @@ def _score_steps(
     found = []
     for h in range(means.shape[1]):
         truth, mean = every[origin + h], means[:, h]
-        lower, upper = dispatch.interval(distributions[:, h], 0.9)
+        lower, upper = read_distribution(distributions[:, h]).interval(0.9)
         seen = np.isfinite(truth) & np.isfinite(mean)
         inside = (truth >= lower) & (truth <= upper)
         miss = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)

@@ -16,7 +16,6 @@ from kbnn.errors import UsageError
 from kbnn.metrics.figures import flatten_metrics
 from kbnn.model import file as modelfile
 from kbnn.model.diagnostics import Effect
-from kbnn.model.ensemble import mixture_weights
 from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
@@ -185,8 +184,10 @@ def diff_effects(one: list[Effect], two: list[Effect]) -> list[EffectChange]:
 
 def has_same_shape(first: OnlineModel, second: OnlineModel) -> bool:
     """Return whether units correspond in both models; features may have been added."""
-    made = [model.learner.settings for model in (first, second)]
-    shapes = [(one.hidden, one.activation, one.seed) for one in made]
+    shapes = [
+        (model.settings.activation, model.settings.seed, model.learner_state.specs)
+        for model in (first, second)
+    ]
     return shapes[0] == shapes[1] and first.schema.task == second.schema.task
 
 
@@ -232,4 +233,4 @@ def join_model_files(paths: Sequence[str], output: str, *, force: bool = False) 
 
 def list_ensemble_weights(model: OnlineModel) -> list[float]:
     """Return the mixture weight of each network of a model."""
-    return [float(weight) for weight in mixture_weights(model.learner_state.log_weight)]
+    return [float(weight) for weight in model.learner_state.pool.weight]

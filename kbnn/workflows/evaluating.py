@@ -18,16 +18,18 @@ import numpy as np
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.data.row_blocks import take_rows
-from kbnn.distributions import dispatch
+from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError
 from kbnn.fleet.key_index import KeyScores, read_keys
 from kbnn.metrics.score import PinballLoss
 from kbnn.metrics.scorecard import Scorecard
-from kbnn.metrics.verdicts import TargetSection, Verdict
+from kbnn.metrics.sections import TargetSection, build_target_section
+from kbnn.metrics.target_metrics import find_metrics
+from kbnn.metrics.verdicts import Verdict
 from kbnn.model.interface import StreamModel
 from kbnn.model.replay_buffer import MAX_HELD_ROWS
-from kbnn.targets.base import OutputOptions, TargetType
-from kbnn.targets.numeric import quantile_name
+from kbnn.output.fields import OutputOptions, list_output_fields, quantile_name
+from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import IN_WARMUP, select_rows
 from kbnn.targets.registry import VALUE_RANGES, find_value_ranges
 from kbnn.wording import format_count
@@ -107,7 +109,9 @@ class Evaluation:
         return [
             section._replace(verdict=self.add_frozen_advice(section.verdict))
             for section in (
-                self.task.build_section(score, self.card.summaries, at, points[at], self.bad_rows)
+                build_target_section(
+                    self.task, score, self.card.summaries, at, points[at], self.bad_rows
+                )
                 for at, score in enumerate(self.card.scores)
             )
         ]
@@ -119,7 +123,7 @@ class Evaluation:
     def list_verdicts(self) -> list[tuple[str, Verdict]]:
         """List each target with its verdict."""
         return [
-            (name, self.add_frozen_advice(self.task.build_verdict(score)))
+            (name, self.add_frozen_advice(find_metrics(self.task).judge(score)))
             for name, score in zip(self.task.targets, self.card.scores, strict=True)
         ]
 
@@ -156,9 +160,9 @@ def evaluate(
     if learn:
         model.set_record(lambda: card)
     done = Evaluation(model.task, card, model.interval_mode, learn)
-    model.task.output_fields(
-        OutputOptions(quantiles=tuple(quantiles))
-    )  # classes have no quantiles: raises
+    list_output_fields(  # classes have no quantiles: raises
+        model.task, OutputOptions(quantiles=tuple(quantiles))
+    )
     done.pinball = {name: PinballLoss(quantiles) for name in model.task.targets if quantiles}
     done.keys = KeyScores(model.task) if model.key else None
     timing, start = done.timing, perf_counter()
@@ -173,7 +177,8 @@ def evaluate(
         if done.keys is not None:
             done.keys.add(read_keys(rows, model.key), rows, forecast)
         for j, loss in enumerate(done.pinball.values()):
-            values = [dispatch.quantile(forecast.stated[:, j], share) for share in quantiles]
+            told = read_distribution(forecast.stated[:, j])
+            values = [told.quantile(share) for share in quantiles]
             loss.add(rows.y[:, j], np.stack(values, axis=1), rows.weight)
         done.bad_rows = stream.bad_rows
         on_rows(len(made))

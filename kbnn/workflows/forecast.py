@@ -18,9 +18,10 @@ from kbnn.data.dataset import Stream
 from kbnn.data.row_blocks import concat_rows, take_rows
 from kbnn.data.time_series import MAX_NAMES_SHOWN
 from kbnn.errors import ArgumentError, DataError, UsageError
-from kbnn.metrics.verdicts import ChartGroup, ChartSpec, TargetSection
+from kbnn.metrics.sections import ChartGroup, ChartSpec, TargetSection
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import HorizonPath, count_missing_steps, make_future_rows
+from kbnn.targets.base import check_horizon_support
 from kbnn.targets.prediction import Forecast, join_forecasts, select_rows
 
 MAX_HORIZON_STEPS: Final = 10_000
@@ -33,7 +34,7 @@ def check_horizon(model: OnlineModel, steps: int) -> None:
         raise ArgumentError(f"--horizon must be a whole number of steps, not {steps!r}")
     if not 1 <= steps <= MAX_HORIZON_STEPS:
         raise UsageError(f"--horizon must be between 1 and {MAX_HORIZON_STEPS:,}, not {steps}")
-    model.task.check_horizon_support()
+    check_horizon_support(model.task)
     if not any(lag.column in schema.targets for lag in schema.lags):
         raise UsageError(
             f"--horizon needs a model with lags of '{schema.targets[0]}' (kbnn train --lags)"

@@ -13,13 +13,26 @@ from typing import Any
 from kbnn import __version__
 from kbnn.core import kernel
 from kbnn.core.layout import layout_of
-from kbnn.metrics.verdicts import TargetSection
+from kbnn.metrics.sections import (
+    TargetSection,
+    build_target_section,
+    describe_classes,
+    describe_noise,
+    describe_target,
+)
 from kbnn.model import candidates as candidates_module
 from kbnn.model import diagnostics
 from kbnn.model.diagnostics import QuantityEffects, compute_effects
+from kbnn.model.ensemble import describe_member, estimate_row_cost
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
-from kbnn.wording import clean_text, format_count, format_number, format_rows
+from kbnn.wording import (
+    clean_text,
+    format_count,
+    format_number,
+    format_percent,
+    format_rows,
+)
 from kbnn.workflows.forecast import add_forecast_chart
 from kbnn.workflows.keyed import get_overall_model
 
@@ -42,7 +55,8 @@ class Inspection:
     skipped: int
     pending_labels: str  # rows without their target so far, in words; empty without --id
     settings: dict[str, Any]
-    network: dict[str, Any] | None  # None while the model is warming up
+    network: dict[str, Any] | None  # the first network; None while the model is warming up
+    networks: list[dict[str, Any]]  # every network, also those dropped
     columns: list[dict[str, Any]]
     noise_sd: dict[str, float]
     effects: list[QuantityEffects]
@@ -67,6 +81,7 @@ class Inspection:
             "skipped": self.skipped,
             "settings": self.settings,
             "network": self.network,
+            "networks": self.networks,
             "columns": self.columns,
             "noise_sd": self.noise_sd,
             "sensitivity": {
@@ -96,14 +111,13 @@ class Inspection:
         found = [("task", self.description)]
         found += self.facts
         settings, network = self.settings, self.network
-        widths = settings["hidden"] if network is None else network["hidden"]
-        hidden = "not chosen yet" if widths == "auto" else " and ".join(map(str, widths))
-        hidden = hidden or "no hidden"
         if network is None:
+            sizes = " + ".join(one["description"] for one in self.networks)
             found.append(
-                ("network", f"hidden units {hidden} ({settings['activation']}), not created yet")
+                ("network", f"hidden units {sizes} ({settings['activation']}), not created yet")
             )
-        else:
+        elif len(self.networks) == 1:
+            hidden = " and ".join(map(str, network["hidden"])) or "no hidden"
             found += [
                 (
                     "network",
@@ -124,9 +138,11 @@ class Inspection:
             )
         if settings["preset"] != "none":
             found.append(("preset", settings["preset"]))
-        members = settings["ensemble"] if network is None else network["members"]
+        members = len(self.networks) if network is None else network["members"]
         if members > 1:
             found.append(("ensemble", f"{members} networks"))
+        if network is not None and len(self.networks) > 1:
+            found += [("network", _describe_network(one)) for one in self.networks]
         found += self.noise
         guards = {"robust": "robust to outliers", "drift": "watches for drift"}
         found += [
@@ -206,6 +222,51 @@ class Inspection:
         return [("bounded variances", bounded), ("raised variances", raised)]
 
 
+def list_networks(model: OnlineModel) -> list[dict[str, Any]]:
+    """Describe every network of a model: shape, weight and cost, and those that were dropped."""
+    learned = model.learner_state
+    costs = [estimate_row_cost(member.config) for member in learned.members]
+    found: list[dict[str, Any]] = []
+    for k, spec in enumerate(model.networks):
+        there = bool(learned.members)
+        found.append(
+            {
+                "description": describe_member(spec),
+                **spec._asdict(),
+                "hidden": list(spec.hidden),
+                "inputs": learned.members[k].config.inputs if there else None,
+                "weight": float(learned.pool.weight[k]) if there else None,
+                "cost_share": costs[k] / sum(costs) if there else None,
+                "dropped": None,
+            }
+        )
+    for one in learned.dropped:
+        found.append(
+            {
+                "description": describe_member(one.member),
+                **one.member._asdict(),
+                "hidden": list(one.member.hidden),
+                "inputs": None,
+                "weight": 0.0,
+                "cost_share": 0.0,
+                "dropped": {"row": one.row, "benefit": one.benefit, "price": one.price},
+            }
+        )
+    return found
+
+
+def _describe_network(one: dict[str, Any]) -> str:
+    """Describe a network of an ensemble in one line."""
+    if one["dropped"] is None:
+        share = f"weight {format_number(one['weight'], 2)}"
+        return f"{one['description']}: {share}, {format_percent(one['cost_share'])} of the cost"
+    at, earned, price = (one["dropped"][name] for name in ("row", "benefit", "price"))
+    return (
+        f"{one['description']}: dropped at row {format_count(at)}, it added "
+        f"{format_number(earned, 2)} nats a row and had to add {format_number(price, 2)}"
+    )
+
+
 def format_noun_count(number: int, name: str) -> str:
     """Format a count with its noun: `1 input`, `11 inputs`."""
     return f"{format_count(number)} {name}{'' if number == 1 else 's'}"
@@ -242,16 +303,17 @@ def inspect_model(whole: StreamModel, path: str, size: int | None = None) -> Ins
         path=path,
         bytes=os.path.getsize(path) if size is None else size,
         task=model.task.name,
-        description=model.task.description,
+        description=describe_target(model.task),
         targets=targets,
         classes=list(model.schema.classes),
-        facts=model.task.target_details(model.learner_state.sharpness),
-        noise=model.task.describe_noise(model.settings.noise, noise_sd),
+        facts=describe_classes(model.task, model.learner_state.sharpness),
+        noise=describe_noise(model.task, model.settings.noise, noise_sd),
         rows=whole.rows,
         skipped=whole.skipped,
         pending_labels=model.pending_rows.format_summary() if model.schema.wait else "",
         settings=model.settings.to_json(),
         network=network,
+        networks=list_networks(model),
         columns=list_columns(model),
         noise_sd=noise_sd,
         effects=compute_effects(model),
@@ -266,7 +328,9 @@ def inspect_model(whole: StreamModel, path: str, size: int | None = None) -> Ins
             name: score.metric_values() for name, score in zip(targets, card.scores, strict=True)
         },
         sections=[
-            add_forecast_chart(model, model.task.build_section(score, card.summaries, at, points))
+            add_forecast_chart(
+                model, build_target_section(model.task, score, card.summaries, at, points)
+            )
             for at, (score, points) in enumerate(zip(card.scores, card.curve_points(), strict=True))
         ],
     )
@@ -323,7 +387,7 @@ def _chosen_deviations(model: OnlineModel) -> list[str]:
         f"hidden units have a noise of variance {config.hidden_noise:g}": (
             config.hidden_noise > 0.0
         ),
-        **dict.fromkeys(model.task.paper_deviations, True),
+        "class labels by probit": model.task.observation == "categorical",
         "the exact variance of sigmoids": bool(sigmoids) and not config.printed_variance,
         "tanh(a) is 2 s(2a) - 1, printed as 2 s(a) + 1": "tanh" in sigmoids,
         "outliers get less weight": config.robust,

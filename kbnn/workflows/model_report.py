@@ -13,7 +13,12 @@ from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
 from kbnn.errors import DataError, UsageError
 from kbnn.metrics.scorecard import Scorecard
-from kbnn.metrics.verdicts import PartialDependenceSpec, PredictionCurve
+from kbnn.metrics.sections import (
+    PartialDependenceSpec,
+    PredictionCurve,
+    build_target_section,
+    describe_dependence,
+)
 from kbnn.model.diagnostics import Effect, rank_features
 from kbnn.model.model import OnlineModel
 from kbnn.report import Dependence, PictureData, ReportData, TargetReport
@@ -82,8 +87,10 @@ def build_page_data(
     points = card.curve_points() if shown.learning else [[] for _ in card.scores]
     targets = []
     for at, score in enumerate(card.scores):
-        drawn = model.task.partial_dependence_spec(score, card.summaries, at)
-        section = model.task.build_section(score, card.summaries, at, points[at], shown.unreadable)
+        drawn = describe_dependence(model.task, score, card.summaries, at)
+        section = build_target_section(
+            model.task, score, card.summaries, at, points[at], shown.unreadable
+        )
         if not shown.learning:
             section = section._replace(verdict=advise_frozen(section.verdict))
         effects = next((t.effects for t in inspection.effects if t.title == drawn.effect), [])
@@ -180,7 +187,7 @@ def build_picture_data(model: OnlineModel, card: Scorecard, target: int = 0) -> 
     """Collect the data of the main figure for one target."""
     summaries = card.summaries
     names = model.schema.encoded_names()
-    drawn = model.task.partial_dependence_spec(card.scores[target], summaries, target)
+    drawn = describe_dependence(model.task, card.scores[target], summaries, target)
     x, truth = np.zeros((0, len(names))), np.zeros(0)
     if len(summaries.sample):
         kept = np.isfinite(summaries.sample.y[:, target])

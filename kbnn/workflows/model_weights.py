@@ -22,6 +22,7 @@ from kbnn.array_types import FloatArray
 from kbnn.core.layout import layout_of
 from kbnn.core.state import State
 from kbnn.errors import UsageError
+from kbnn.model.encoding import list_bin_names
 from kbnn.model.model import OnlineModel
 from kbnn.sink import write_atomically
 
@@ -49,7 +50,8 @@ def iter_weights(model: OnlineModel) -> Iterator[Weight]:
         state = member.state()
         sd = np.sqrt(weight_variances(state))
         layout = layout_of(state.config)
-        first = [*(f"direction {k + 1}" for k in range(state.config.directions)), *names]
+        bins = list_bin_names(model.learner_state.bins[network - 1], names)
+        first = [*(f"direction {k + 1}" for k in range(state.config.directions)), *bins, *names]
         for layer in range(layout.layers):
             parts = [
                 layout.weight_matrix(values, layer)

@@ -33,6 +33,7 @@ from kbnn.option_table import (
     parse_keywords,
 )
 from kbnn.output.writers import check_name
+from kbnn.targets.base import max_outputs
 from kbnn.targets.registry import make_target_type, requested_numeric_type
 
 MODEL_OPTION: Final = "--model"
@@ -43,8 +44,8 @@ def check_network_size(settings: Settings, schema: Schema) -> None:
     """Raise UsageError for a network that is too large, before the first row."""
     task = make_target_type(schema, settings)
     try:
-        for candidate in settings.list_candidates(inputs=schema.width):
-            layout_of(candidate.make_config(task, schema.width, task.max_outputs, 1.0))
+        for member in settings.list_members(schema.width, max_outputs(task)):
+            layout_of(settings.make_config(member, task, schema.width, max_outputs(task), 1.0))
     except ValueError as error:
         raise UsageError(
             f"{error} (fewer --layers or --features, or --covariance neuron)"

@@ -1,7 +1,7 @@
 """Results of a training run: counts, the JSON object, advice and notices.
 
 - `summarize_training` builds the object of `train --json`.
-- `estimate_cost` predicts the duration for many columns: a few random rows are learned by a network
+- `describe_cost` predicts the duration for many columns: a few random rows are learned by a network
   of the final size, and the number of rows follows from the size of the sources.
 - `judge_targets` adds advice to a verdict.
 - `measure_forgetting` checks whether row order did harm. The record holds an even sample of rows
@@ -25,11 +25,14 @@ from kbnn.core.state import init
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.metrics.scorecard import Scorecard
+from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, Verdict
+from kbnn.model.encoding import count_bins
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import REPLAY_ROWS
 from kbnn.model.settings import WIDE_COVARIANCE_INPUTS
+from kbnn.targets.base import max_outputs
 from kbnn.wording import format_count, format_number, format_rows
 
 if TYPE_CHECKING:
@@ -107,44 +110,49 @@ MAX_TRIAL_COVARIANCES: Final = 1 << 24
 
 
 def measure_row_seconds(model: StreamModel) -> float | None:
-    """Measure the processor time of learning one row; None for few columns or huge networks."""
-    width, settings = (
-        model.schema.width,
-        model.settings.list_candidates(inputs=model.schema.width)[0],
-    )
-    if width < WIDE_COVARIANCE_INPUTS:
-        return None
-    config = settings.make_config(model.task, width, model.task.max_outputs, 1.0)
-    if layout_of(config).size > MAX_TRIAL_COVARIANCES:
-        return None
+    """Measure the processor time of learning one row; None for huge networks."""
+    width, settings, outputs = model.schema.width, model.settings, max_outputs(model.task)
     generator = np.random.default_rng(0)
-    x = generator.standard_normal((TRIAL_ROWS, width))
-    y = np.abs(
-        generator.standard_normal((TRIAL_ROWS, config.labels)).round(0) % max(config.classes, 2)
-    )
-    session = open_session(
-        init(config, directions=leading_directions(x) if config.directions else None)
-    )
-    session.learn(x, y)
-    start = thread_time()
-    session.learn(x, y)
-    return (thread_time() - start) / TRIAL_ROWS
+    seconds = 0.0
+    for member in settings.list_members(width, outputs, bool(model.schema.lags)):
+        bins = count_bins(width) * width if member.encoding == "piecewise" else 0
+        config = settings.make_config(member, model.task, width + bins, outputs, 1.0)
+        if layout_of(config).size > MAX_TRIAL_COVARIANCES:
+            return None
+        x = generator.standard_normal((TRIAL_ROWS, config.inputs))
+        y = np.abs(
+            generator.standard_normal((TRIAL_ROWS, config.labels)).round(0) % max(config.classes, 2)
+        )
+        directions = leading_directions(x, config.directions) if config.directions else None
+        session = open_session(init(config, directions=directions))
+        session.learn(x, y)
+        start = thread_time()
+        session.learn(x, y)
+        seconds += (thread_time() - start) / TRIAL_ROWS
+    return seconds
 
 
-def estimate_cost(model: StreamModel, stream: Stream, passes: int) -> str | None:
-    """Return a notice about the expected duration; None if it is short."""
-    each = measure_row_seconds(model)
+def describe_cost(model: StreamModel, stream: Stream, passes: int) -> str | None:
+    """Describe networks, cost of a row and expected duration; None if nobody needs to know.
+
+    That is so for few columns unless a preset was chosen.
+    """
+    wide = model.schema.width >= WIDE_COVARIANCE_INPUTS
+    each = measure_row_seconds(model) if wide or model.settings.preset != "none" else None
     if each is None:
         return None
-    text = f"{format_count(model.schema.width)} columns: {_format_duration(each)} a row to learn"
+    members = model.settings.list_members(
+        model.schema.width, max_outputs(model.task), bool(model.schema.lags)
+    )
+    what = f"{format_count(model.schema.width)} columns"
+    if len(members) > 1:
+        what += f", {len(members)} networks"
+    text = f"{what}: {_format_duration(each)} a row to learn"
     rows = stream.expected_rows
     if rows is None:
         return text
-    candidates = len(model.settings.list_candidates(inputs=model.schema.width))
-    replayed = max(one.replay_ratio for one in model.settings.list_candidates()) * min(
-        rows, 2 * REPLAY_ROWS
-    )
-    total = each * (rows * passes + min(rows, REPLAY_ROWS) * candidates + replayed)
+    replayed = model.settings.replay_ratio * min(rows, 2 * REPLAY_ROWS)
+    total = each * (rows * passes + replayed)
     whole = _format_duration(total) if total >= 1.0 else "a second"
     return f"{text}, about {whole} for about {format_number(rows, 2)} rows"
 
@@ -153,7 +161,9 @@ def _format_duration(seconds: float) -> str:
     for unit, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "s")):
         if seconds >= unit:
             return f"{format_number(seconds / unit, 2)} {name}"
-    return f"{format_number(1e3 * seconds, 2)} ms"
+    if seconds >= 1e-3:
+        return f"{format_number(1e3 * seconds, 2)} ms"
+    return f"{format_number(1e6 * seconds, 2)} us"
 
 
 ALARMS_PER_10000_ROWS = 5
@@ -174,12 +184,12 @@ def judge_targets(
     """
     found = []
     for at, name in enumerate(model.task.targets):
-        verdict = model.task.build_verdict(model.card.scores[at])
+        verdict = find_metrics(model.task).judge(model.card.scores[at])
         rows = 0 if held_out is None else held_out.scores[at].rows
         if held_out is None or rows < MIN_VERDICT_ROWS:
             found.append((name, _add_advice(model, verdict)))
             continue
-        frozen = model.task.build_verdict(held_out.scores[at])
+        frozen = find_metrics(model.task).judge(held_out.scores[at])
         first = f"Judged by {format_rows(rows)} held out, which the model never learned."
         frozen = replace(frozen, sentences=(first, *frozen.sentences))
         if frozen.level == "poor" and verdict.level in ("good", "fair"):
@@ -268,11 +278,12 @@ def measure_forgetting(model: OnlineModel) -> Forgetting | None:
     if model.is_warming_up or np.count_nonzero(earlier) < _MIN_SAMPLE_ROWS:
         return None
     x, y = sample.x[earlier], sample.y[earlier]
-    predicted = model.task.prediction_columns(
+    metrics = find_metrics(model.task)
+    predicted = metrics.prediction_columns(
         model.predict(Rows(x, y, sample.row[earlier].astype(np.int64))), ()
     )
-    now = model.task.errors(y, predicted)
-    then = model.task.errors(y, sample.forecast[earlier])
+    now = metrics.errors(y, predicted)
+    then = metrics.errors(y, sample.forecast[earlier])
     known = np.isfinite(now) & np.isfinite(then)
     now, then = now[known], then[known]
     if len(now) < _MIN_SAMPLE_ROWS:
@@ -283,10 +294,12 @@ def measure_forgetting(model: OnlineModel) -> Forgetting | None:
     new, old = np.ldexp(now, -power), np.ldexp(then, -power)
     more = new - old
     error = float(np.std(more)) / np.sqrt(len(more))
-    factor = MIN_ERROR_RATIO**model.task.error_power
+    factor = MIN_ERROR_RATIO**metrics.error_power
     if np.mean(new) <= factor * np.mean(old) or np.mean(more) <= MIN_STANDARD_ERRORS * error:
         return None
-    return Forgetting(*(model.task.format_error(float(np.mean(errors))) for errors in (then, now)))
+    return Forgetting(
+        *(metrics.format_error(float(np.mean(errors)), y.shape[1]) for errors in (then, now))
+    )
 
 
 def format_forgetting(found: Forgetting, *, shuffled: bool, alarms: int) -> str:

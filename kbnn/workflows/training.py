@@ -19,12 +19,13 @@ from kbnn.data.schema import Schema
 from kbnn.data.sources import STDIN
 from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.metrics.scorecard import CurvePoint
+from kbnn.metrics.target_metrics import find_metrics
 from kbnn.model import file as modelfile
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
+from kbnn.output.fields import OutputOptions, list_output_fields
 from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer
-from kbnn.targets.base import OutputOptions
 from kbnn.targets.registry import TARGET_TYPES
 from kbnn.wording import format_count, format_rows
 from kbnn.workflows import keyed
@@ -35,7 +36,7 @@ from kbnn.workflows.keyed import FleetCheckpoint
 from kbnn.workflows.options import TrainOptions, check_columns, check_network_size
 from kbnn.workflows.run_results import (
     RowTally,
-    estimate_cost,
+    describe_cost,
     format_forgetting,
     measure_forgetting,
 )
@@ -145,7 +146,7 @@ class Training:
                 if self.stream is not None:
                     self._open_writer(stack, self.stream)
                     self.listener.on_open(self)
-                    cost = estimate_cost(self.model, self.stream, self.position.epochs)
+                    cost = describe_cost(self.model, self.stream, self.position.epochs)
                     if cost is not None:
                         self.listener.on_notice(cost)
                     there = use_engine(self.model, self.options.engine, self.options.cluster)
@@ -294,13 +295,14 @@ class Training:
                     raise UsageError(f"{path}: only text can be resumed (use .csv or .jsonl)")
             else:
                 self.listener.on_notice(f"the predictions begin at row {position.rows + 1}")
-        fields = self.model.task.output_fields(
+        fields = list_output_fields(
+            self.model.task,
             OutputOptions(
                 self.options.interval,
                 tuple(self.options.quantiles),
                 outlier=self.model.settings.robust,
                 open=True,
-            )
+            ),
         )
         self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
         self.position = replace(position, predictions=None if path == STDOUT else path)
@@ -365,7 +367,9 @@ class Training:
             return
         rows, out = self.test.row_counts.scored, self.test.figures()
         figures = next(iter(out.values()))
-        headline = f": {self.model.task.format_headline(figures)}" if len(out) == 1 else ""
+        headline = (
+            f": {find_metrics(self.model.task).format_headline(figures)}" if len(out) == 1 else ""
+        )
         notice(f"{format_rows(rows)} held out and never learned{headline}")
 
     def _receive_rows(self, learned: Iterator[LearnedRows], again: bool) -> None:

@@ -54,6 +54,7 @@ def evaluate(
     from kbnn.errors import UsageError
     from kbnn.metrics import conditions
     from kbnn.metrics.figures import flatten_metrics
+    from kbnn.metrics.target_metrics import find_metrics
     from kbnn.workflows import (
         backtest,
         engines,
@@ -83,7 +84,7 @@ def evaluate(
     if learn:
         judged = keyed.copy_model(judged)
     judged.set_interval_mode(intervals)
-    figures = list(flatten_metrics(judged.task.score().metric_values()))
+    figures = list(flatten_metrics(find_metrics(judged.task).score().metric_values()))
     checks = [conditions.parse_check(text, figures, judged.task.targets) for text in fail_if]
     with (
         predicting.open_inference_stream(

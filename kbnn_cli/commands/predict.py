@@ -46,8 +46,8 @@ def predict(
     With --horizon, forecast steps after the last row learned.
     """
     from kbnn.errors import UsageError
+    from kbnn.output.fields import OutputOptions, list_output_fields
     from kbnn.output.writers import check_name, open_writer
-    from kbnn.targets.base import OutputOptions
     from kbnn.workflows import engines, forecast, keyed, model_report, predicting
     from kbnn.workflows.options import check_outputs
     from kbnn.workflows.predicting import predict_stream
@@ -72,7 +72,7 @@ def predict(
     keyed.check_single_model(known, model, {"--horizon": horizon is not None})
     single = keyed.get_overall_model(known)
     known.set_interval_mode(intervals)
-    fields = known.task.output_fields(OutputOptions(interval, quantiles, decompose))
+    fields = list_output_fields(known.task, OutputOptions(interval, quantiles, decompose))
     steps = None
     with ExitStack() as stack:
         stream, bad = None, None

@@ -30,7 +30,8 @@ from tests.bench.bars import Found, bars
 
 WAYS = {
     "defaults": Settings(),
-    "auto": Settings(hidden="auto"),
+    "best": Settings(hidden="best"),
+    "single": Settings(hidden=(50,)),
     "off": Settings(rehearse=0),
     "neuron": Settings(covariance="neuron"),
     "full": Settings(covariance="full"),
@@ -38,7 +39,7 @@ WAYS = {
     "ensemble": Settings(ensemble=5),
 }
 """What is said to `kbnn train`: nothing, or one option."""
-USUAL = ("defaults", "off", "auto")
+USUAL = ("defaults", "single", "best")
 
 
 class Job(NamedTuple):

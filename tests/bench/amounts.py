@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.distributions import dispatch
+from kbnn.distributions.dispatch import read_distribution
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench.data import FloatArray, block, schema
@@ -122,8 +122,8 @@ def learned(table: Table, seed: int, kind: str) -> tuple[str, list[float]]:
     model = OnlineModel.create(settings, schema(table.x.shape[1]))
     said = model.learn(block(table.x, table.y))
     y, mean, rows = table.y[SKIPPED:], said.mean[SKIPPED:, 0], said.stated[SKIPPED:, 0]
-    told = dispatch.judge(y, rows)
-    halves = [dispatch.quantile(rows, share) for share in (0.5, 0.9)]
+    told = read_distribution(rows).score_values(y)
+    halves = [read_distribution(rows).quantile(share) for share in (0.5, 0.9)]
     return model.task.name, [
         float(np.mean(told.nll)),
         float(np.mean(told.crps)),

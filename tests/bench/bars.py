@@ -63,7 +63,7 @@ def _asked(way: str, passes: int) -> Iterable[tuple[str, str, int]]:
     if passes == 1:
         yield from ((measure, "PBP 1", 0) for measure in both)
         yield from ((measure, "TAGI-V 1", 0) for measure in both)
-        yield "rmse", "PBP 40", {"defaults": 7, "auto": 8}.get(way, 0)
+        yield "rmse", "PBP 40", {"defaults": 7, "best": 8}.get(way, 0)
         yield "nll", "PBP 40", 7 if way == "defaults" else 0
         return
     for method in ("PBP 40", "TAGI-V 50", "paper KBNN 10"):
@@ -133,7 +133,7 @@ def _rehearsal(found: Found) -> list[Bar]:
 
 def _boosting(counted: list[Bar]) -> list[Bar]:
     """The promise that shapes or an ensemble make, by whichever does better."""
-    wanted = [f"{way}, 10 passes: RMSE lower than boosting" for way in ("auto", "ensemble")]
+    wanted = [f"{way}, 10 passes: RMSE lower than boosting" for way in ("best", "ensemble")]
     tried = [bar for bar in counted if bar.what.startswith(tuple(wanted))]
     best = max(tried, key=lambda bar: bar.met, default=None)
     return [] if best is None else [best._replace(asked=5)]

@@ -16,7 +16,8 @@ from kbnn.core.kernel import learn, predict
 from kbnn.core.state import init
 from kbnn.data.batch import Rows
 from kbnn.data.schema import Column, Place, Schema
-from kbnn.distributions import calibration, dispatch
+from kbnn.distributions import calibration
+from kbnn.distributions.dispatch import read_distribution
 from kbnn.model.model import Forecast, OnlineModel
 from kbnn.model.settings import Settings
 from kbnn.targets.base import make_empty_forecast
@@ -117,7 +118,7 @@ def trained(x: FloatArray, y: FloatArray, passes: int = 1, **settings: object) -
 def scores(forecast: Forecast, y: FloatArray) -> Scores:
     """Scores of the first target, by what was stated of it."""
     y = y[:, 0] if y.ndim == 2 else y
-    told = dispatch.judge(y, forecast.stated[:, 0])
+    told = read_distribution(forecast.stated[:, 0]).score_values(y)
     return Scores(
         float(np.sqrt(np.mean((y - forecast.mean[:, 0]) ** 2))),
         float(np.mean(told.nll)),

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.distributions import dispatch
-from kbnn.distributions.normal_mixture import PARAM
+from kbnn.distributions.dispatch import read_distribution
+from kbnn.distributions.negative_binomial import NegativeBinomial
+from kbnn.distributions.predictive import PARAM
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import data, made
@@ -62,8 +63,12 @@ def said(x: FloatArray, y: FloatArray, seed: int, intervals: str) -> FloatArray:
 
 def covered(y: FloatArray, rows: FloatArray, share: float = 0.9) -> Covered:
     """How the central interval of that share did; the edge of a count is inside in part."""
-    lower, upper = dispatch.interval(rows, share)
-    inside = dispatch.judge(y, rows).in_90 if share == 0.9 else (y >= lower) & (y <= upper)
+    lower, upper = read_distribution(rows).interval(share)
+    inside = (
+        read_distribution(rows).score_values(y).in_90
+        if share == 0.9
+        else (y >= lower) & (y <= upper)
+    )
     whole = len(y) // WINDOW * WINDOW
     windows = inside[:whole].reshape(-1, WINDOW).mean(axis=1)
     return Covered(windows, float(np.mean(inside)), float(np.mean(upper - lower)))
@@ -90,7 +95,7 @@ def main() -> None:
             rows = {kind: said(x, y, seed, kind) for kind in ("tracked", "stated")}
             tracked, plain = (covered(y[SKIPPED:], part) for part in rows.values())
             counts = np.any(
-                rows["stated"][:, PARAM.kind] == dispatch.NEGATIVE_BINOMIAL_CODE
+                rows["stated"][:, PARAM.kind] == NegativeBinomial.code
             )  # they have no width
             same = np.nan if counts else as_wide(y[SKIPPED:], rows["stated"], tracked.share)
             ranges = [

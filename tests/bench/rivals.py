@@ -137,10 +137,10 @@ def quietly(rival: Rival, rows: Split, seed: int) -> Said:
 
 RIVALS = (
     Rival("kbnn", "kbnn", "defaults", "1", partial(own, 1)),
-    Rival("kbnn auto", "kbnn", "--layers auto", "1", partial(own, 1, hidden="auto")),
+    Rival("kbnn best", "kbnn", "--preset best", "1", partial(own, 1, hidden="best")),
     Rival("kbnn 10", "kbnn", "--epochs 10", "10", partial(own, 10)),
     Rival(
-        "kbnn auto 10", "kbnn", "--layers auto --epochs 10", "10", partial(own, 10, hidden="auto")
+        "kbnn best 10", "kbnn", "--preset best --epochs 10", "10", partial(own, 10, hidden="best")
     ),
     Rival("VW linear", "vowpalwabbit", "inputs and target standardised", "1", partial(wabbit, "")),
     Rival(

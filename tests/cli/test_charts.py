@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from kbnn.metrics.scorecard import Scorecard
-from kbnn.metrics.verdicts import TargetSection
+from kbnn.metrics.sections import TargetSection, build_target_section, describe_dependence
 from kbnn.targets.base import TargetType
 from kbnn_cli.charts import (
     Axis,
@@ -52,10 +52,10 @@ def section_of(
     card: Scorecard, names: list[str] | None = None, learning: bool = True
 ) -> TargetSection:
     """What the task shows of the card's first target."""
-    task = card.scorer if names is None else label_task(names)
+    task = card.task if names is None else label_task(names)
     assert isinstance(task, TargetType)
-    return task.build_section(
-        card.scores[0], card.summaries, 0, card.curve_points()[0] if learning else []
+    return build_target_section(
+        task, card.scores[0], card.summaries, 0, card.curve_points()[0] if learning else []
     )
 
 
@@ -129,7 +129,7 @@ def test_of_one_class_it_is_drawn_of_two_the_second_of_more_the_commonest(
     y = np.repeat(np.arange(len(shares)), shares)[:, None].astype(np.float64)
     p = np.tile([0.2, 0.3, 0.5], (len(y), 1))
     card.add(y, y, labels(p))
-    drawn = label_task(names).partial_dependence_spec(card.scores[0], card.summaries, 0)
+    drawn = describe_dependence(label_task(names), card.scores[0], card.summaries, 0)
     assert drawn.name == f"probability of {names[shown]}"
     curve, chance = drawn.values(labels(p[:1])), p[0, shown]
     assert curve.value == pytest.approx([chance])

@@ -31,7 +31,7 @@ WORDS = {
     "train --activation ": list(ACTIVATIONS),
     "train --activation relu,ta": ["relu,tanh"],
     "train --prior-variance ": list(PRIORS),
-    "train --layers ": ["none", "auto"],
+    "train --layers ": ["none", "auto", "best"],
     "train --standardize ": ["auto", "off"],
     "train --replay ": ["auto", "off"],
     "train --noise ": ["auto", "constant"],

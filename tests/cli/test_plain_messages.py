@@ -12,6 +12,7 @@ import pytest
 
 from kbnn.distributions import temperature
 from kbnn.metrics.class_metrics import ClassScore, ScoredClassBatch
+from kbnn.metrics.sections import describe_classes
 from kbnn.model.candidates import format_evidence
 from kbnn.targets.classification import Classes
 from tests.bench.data import schema
@@ -37,7 +38,7 @@ def test_a_sharpness_of_1_leaves_probabilities_as_they_are(favoured: float, word
     known[temperature.EVIDENCE] = favoured * temperature.LOG2_POWERS
     (told,) = [
         text
-        for label, text in Classes(schema(1, 1, 2)).target_details(known)
+        for label, text in describe_classes(Classes(schema(1, 1, 2)), known)
         if label == "sharpness"
     ]
     assert f"probabilities are {words}, learned from 100 rows" in told

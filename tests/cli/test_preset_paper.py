@@ -263,7 +263,7 @@ IMPOSSIBLE = {
     "layers, but --layers 5,5 has 2",
     "--layers auto --activation relu,tanh": "--activation relu,tanh is for 2 hidden layers: "
     "--layers must say their sizes",
-    "--preset print": "--preset is none or paper, not 'print'",
+    "--preset print": "--preset is none, fast, best or paper, not 'print'",
     "--hidden-noise=-1": "--hidden-noise is a variance, 0 or more and less than 1e+20; not '-1'",
     "--prior-variance 0": "--prior-variance is fan-in, he, glorot or a variance greater than 0; "
     "not '0'",

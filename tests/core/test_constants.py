@@ -14,7 +14,7 @@ from kbnn.core import constants, kernel, reference
 from kbnn.core.reference import Records
 from kbnn.core.state import ARRAYS, COUNT
 from kbnn.distributions import calibration, temperature
-from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
+from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 from kbnn.fleet.packing import PackedLayout
 from kbnn.model import scaler
 from kbnn.model.settings import Settings

@@ -13,8 +13,9 @@ from scipy import stats
 from kbnn.array_types import FloatArray
 from kbnn.core import constants
 from kbnn.core import kernel as kernel_module
-from kbnn.distributions import calibration, normal_mixture
-from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
+from kbnn.distributions import calibration, predictive
+from kbnn.distributions.normal_mixture import NormalMixture
+from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 
 SHAPES = [(0.0, 1.0, 0.0), (0.003, 50.0, 0.0), (0.1, 4.0, 1.5), (0.3, 1e4, -20.0), (0.02, 1e8, 3.0)]
 
@@ -31,7 +32,7 @@ def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def rows_of(
     shape: tuple[float, float, float], place: float = 3.0, spread: float = 0.7
 ) -> FloatArray:
-    row = np.ones((1, normal_mixture.PARAM_COUNT))
+    row = np.ones((1, predictive.PARAM_COUNT))
     row[0, : PARAM.gain] = (place, spread, *shape)
     row[0, [PARAM.most, PARAM.kind]] = 0.0
     return row
@@ -53,7 +54,7 @@ def cdf(shape: tuple[float, float, float], y: float) -> float:
 def test_a_value_is_judged_as_integration_would(
     either: str, shape: tuple[float, float, float], y: float
 ) -> None:
-    found = normal_mixture.judge(np.array([y]), rows_of(shape))
+    found = NormalMixture(rows_of(shape)).score_values(np.array([y]))
     share, near, far = parts(shape)
     density = (1.0 - share) * near.pdf(y) + share * far.pdf(y)
     if density > 1e-280:
@@ -65,7 +66,7 @@ def test_a_value_is_judged_as_integration_would(
 
 
 def test_a_value_beyond_all_numbers_of_spreads_is_judged_without_a_word(either: str) -> None:
-    found = normal_mixture.judge(np.array([1e300]), rows_of(SHAPES[0], spread=1e-20))
+    found = NormalMixture(rows_of(SHAPES[0], spread=1e-20)).score_values(np.array([1e300]))
     assert np.all(np.isfinite(found.nll) & (found.nll > 1e100))
     assert found.below[0] == 1.0
 
@@ -88,23 +89,23 @@ def integrated(shape: tuple[float, float, float], y: float) -> float:
 def test_a_quantile_has_its_share_below(
     either: str, shape: tuple[float, float, float], share: float
 ) -> None:
-    y = float(normal_mixture.quantile(rows_of(shape), share)[0])
+    y = float(NormalMixture(rows_of(shape)).quantile(share)[0])
     assert cdf(shape, y) == pytest.approx(share, rel=1e-9)
 
 
 def test_an_interval_is_two_quantiles_until_it_is_tracked(either: str) -> None:
     rows = rows_of((0.1, 9.0, 1.0))
-    lower, upper = normal_mixture.interval(rows, 0.9)
-    assert lower[0] == pytest.approx(normal_mixture.quantile(rows, 0.05)[0], rel=1e-12)
-    assert upper[0] == pytest.approx(normal_mixture.quantile(rows, 0.95)[0], rel=1e-12)
-    median = normal_mixture.quantile(rows, 0.5)[0]
+    lower, upper = NormalMixture(rows).interval(0.9)
+    assert lower[0] == pytest.approx(NormalMixture(rows).quantile(0.05)[0], rel=1e-12)
+    assert upper[0] == pytest.approx(NormalMixture(rows).quantile(0.95)[0], rel=1e-12)
+    median = NormalMixture(rows).quantile(0.5)[0]
     rows[0, PARAM.gain + 4 : PARAM.gain + 6] = (2.0, 0.5)  # the gains of 90 %
-    kept = normal_mixture.interval(rows, 0.9)
+    kept = NormalMixture(rows).interval(0.9)
     assert kept[0][0] == pytest.approx(median - 2.0 * (median - lower[0]), rel=1e-12)
     assert kept[1][0] == pytest.approx(median + 0.5 * (upper[0] - median), rel=1e-12)
     between = (
-        normal_mixture.interval(rows, 0.85)[0][0],
-        normal_mixture.interval(rows_of((0.1, 9.0, 1.0)), 0.85)[0][0],
+        NormalMixture(rows).interval(0.85)[0][0],
+        NormalMixture(rows_of((0.1, 9.0, 1.0))).interval(0.85)[0][0],
     )
     assert between[0] < between[1]  # its gain lies between those of 80 and 90 %
 
@@ -117,20 +118,20 @@ def test_a_value_lies_inside_an_interval_up_to_its_very_edge(either: str) -> Non
         (-3.0, 0.0, 2.0),
     )
     shapes = np.array(list(itertools.product(shares, ratios, shifts)))
-    rows = np.zeros((len(shapes), normal_mixture.PARAM_COUNT))
+    rows = np.zeros((len(shapes), predictive.PARAM_COUNT))
     rows[:, PARAM.place], rows[:, PARAM.spread] = 3.0, 2.0
     rows[:, PARAM.share : PARAM.gain] = shapes
     gains = np.random.default_rng(0).uniform(
-        0.7, 1.4, (len(shapes), 2 * len(normal_mixture.INTERVAL_PERCENTS))
+        0.7, 1.4, (len(shapes), 2 * len(predictive.INTERVAL_PERCENTS))
     )
     rows[:, PARAM.gain : PARAM.most] = gains
     for level, name in zip(
-        normal_mixture.INTERVAL_PERCENTS, normal_mixture.RowScores._fields[-4:], strict=True
+        predictive.INTERVAL_PERCENTS, predictive.RowScores._fields[-4:], strict=True
     ):
-        for side, edge in zip((-1.0, 1.0), normal_mixture.interval(rows, level / 100), strict=True):
+        for side, edge in zip((-1.0, 1.0), NormalMixture(rows).interval(level / 100), strict=True):
             for beyond, inside in ((-1e-6, 1.0), (1e-6, 0.0)):
                 y = edge + side * beyond * (1.0 + np.abs(edge))
-                found = getattr(normal_mixture.judge(y, rows), name)
+                found = getattr(NormalMixture(rows).score_values(y), name)
                 np.testing.assert_array_equal(found, np.full(len(rows), inside))
 
 
@@ -138,9 +139,9 @@ def test_the_mass_of_whole_numbers_is_that_between_the_halves() -> None:
     for shape in SHAPES:
         for y in (-3.0, 0.0, 4.0):
             expected = cdf(shape, y + 0.5) - cdf(shape, y - 0.5)
-            found = math.exp(normal_mixture.log_density(np.array([y]), rows_of(shape))[0])
+            found = math.exp(NormalMixture(rows_of(shape)).log_density(np.array([y]))[0])
             assert found == pytest.approx(expected, rel=1e-9, abs=1e-14)
-    far = normal_mixture.log_density(np.array([500.0]), rows_of((0.0, 1.0, 0.0)))[0]
+    far = NormalMixture(rows_of((0.0, 1.0, 0.0))).log_density(np.array([500.0]))[0]
     assert far == pytest.approx(
         stats.norm(3.0, 0.7).logpdf(499.5), rel=1e-2
     )  # where masses underflow
@@ -178,9 +179,9 @@ def test_kernel_and_twin_follow_alike(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
     y = data[2][:, 0]
     known = np.isfinite(y)
-    slow = normal_mixture.judge(y[known], kernel[1][known, 0])
+    slow = NormalMixture(kernel[1][known, 0]).score_values(y[known])
     monkeypatch.undo()
-    fast = normal_mixture.judge(y[known], kernel[1][known, 0])
+    fast = NormalMixture(kernel[1][known, 0]).score_values(y[known])
     for name, one, other in zip(fast._fields, fast, slow, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=name)
 
@@ -201,7 +202,7 @@ def test_heavy_tails_are_learned_and_light_ones_left_alone() -> None:
         known = calibration.init_calibration(1)
         said = calibration.update_calibration(known, mean, sd, y, mix=True, track=True)
         late = slice(2000, None)
-        told = normal_mixture.judge(y[late, 0], said[late, 0])
+        told = NormalMixture(said[late, 0]).score_values(y[late, 0])
         gaussian = -stats.norm.logpdf(y[late, 0], 0.0, np.std(y[late, 0]))
         gain = float(np.mean(gaussian) - np.mean(told.nll))
         assert least < gain < most
@@ -215,7 +216,7 @@ def test_intervals_come_back_to_their_promise_when_the_world_widens() -> None:
     said = calibration.update_calibration(
         known, np.zeros_like(y), np.ones_like(y), y, mix=False, track=True
     )
-    told = normal_mixture.judge(y[:, 0], said[:, 0])
+    told = NormalMixture(said[:, 0]).score_values(y[:, 0])
     for start in (1000, 4000):
         for level in ("in_50", "in_80", "in_90", "in_95"):
             inside = np.mean(getattr(told, level)[start : start + 2000])
@@ -228,7 +229,7 @@ def test_intervals_come_back_to_their_promise_when_the_world_widens() -> None:
         mix=False,
         track=False,
     )
-    assert np.mean(normal_mixture.judge(y[:, 0], stated[:, 0]).in_90[4000:]) < 0.65
+    assert np.mean(NormalMixture(stated[:, 0]).score_values(y[:, 0]).in_90[4000:]) < 0.65
 
 
 @pytest.mark.parametrize("factor", [1.5, 1 / 1.5])
@@ -238,7 +239,7 @@ def test_intervals_keep_up_with_forecasts_that_become_wrong_slowly(factor: float
     said = calibration.update_calibration(
         calibration.init_calibration(1), np.zeros_like(y), np.ones_like(y), y, mix=False, track=True
     )
-    inside = np.mean(normal_mixture.judge(y[:, 0], said[:, 0]).in_90[2000:])
+    inside = np.mean(NormalMixture(said[:, 0]).score_values(y[:, 0]).in_90[2000:])
     assert 0.89 < inside < 0.91
 
 
@@ -361,7 +362,7 @@ def test_gains_count_on_average_beside_512_rows_that_asked_for_none(either: str)
 @pytest.mark.parametrize("y", [38.2e3, 41e3, -45e3])
 def test_the_mass_of_a_whole_number_far_away_is_its_density(y: float) -> None:
     """Less than 1e-300, and as good as even between its halves."""
-    found = normal_mixture.log_density(np.array([y]), rows_of((0.0, 1.0, 0.0), spread=1000.0))[0]
+    found = NormalMixture(rows_of((0.0, 1.0, 0.0), spread=1000.0)).log_density(np.array([y]))[0]
     assert found == pytest.approx(stats.norm(3.0, 1000.0).logpdf(y), rel=1e-6)
 
 

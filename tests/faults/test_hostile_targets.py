@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kbnn.array_types import FloatArray
-from kbnn.distributions import dispatch
+from kbnn.distributions.dispatch import read_distribution
 from kbnn.model.model import Forecast, OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench.data import block, schema
@@ -76,13 +76,13 @@ def sound(said: Forecast, least: float, known: bool) -> None:
     if not told.any():
         return
     for level in LEVELS:
-        lower, upper = dispatch.interval(rows[told], level)
+        lower, upper = read_distribution(rows[told]).interval(level)
         assert np.all(np.isfinite(lower))
         assert np.all(np.isfinite(upper))
         assert np.all(lower <= upper)
         assert np.all(lower >= least)
     for share in (0.01, 0.5, 0.99):
-        q = dispatch.quantile(rows[told], share)
+        q = read_distribution(rows[told]).quantile(share)
         assert np.all(np.isfinite(q))
         assert np.all(q >= least)
 

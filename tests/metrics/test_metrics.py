@@ -14,7 +14,8 @@ from scipy import integrate, stats
 
 from kbnn.array_types import FloatArray
 from kbnn.distributions import normal_mixture
-from kbnn.distributions.normal_mixture import INTERVAL_PERCENTS
+from kbnn.distributions.normal_mixture import NormalMixture
+from kbnn.distributions.predictive import INTERVAL_PERCENTS
 from kbnn.metrics.class_metrics import CONFIDENCE_BINS, ClassScore
 from kbnn.metrics.class_metrics import ScoredClassBatch as Labelled
 from kbnn.metrics.figures import Metric
@@ -303,9 +304,9 @@ def test_the_gaussian_is_that_of_scipy(share: float) -> None:
     y, mean, sd, _ = rows(200)
     said = numbers(mean, sd).stated[:, 0]
     expected = stats.norm.ppf(share, mean, sd)
-    np.testing.assert_allclose(normal_mixture.quantile(said, share), expected, rtol=1e-12)
+    np.testing.assert_allclose(NormalMixture(said).quantile(share), expected, rtol=1e-12)
     low, high = stats.norm.interval(share, mean, sd)
-    np.testing.assert_allclose(normal_mixture.interval(said, share), (low, high), rtol=1e-9)
+    np.testing.assert_allclose(NormalMixture(said).interval(share), (low, high), rtol=1e-9)
     np.testing.assert_allclose(normal_mixture.cdf(y, said), stats.norm.cdf(y, mean, sd), rtol=1e-11)
     density = stats.norm.logpdf(y, mean, sd)
     np.testing.assert_allclose(normal_mixture.log_pdf(y, said), density, rtol=1e-11)

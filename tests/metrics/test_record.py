@@ -10,9 +10,10 @@ from kbnn.core import kernel as kernel_module
 from kbnn.core.constants import LARGEST_TERM
 from kbnn.metrics.class_metrics import confidence_bin_index
 from kbnn.metrics.histograms import FeatureHistograms
+from kbnn.metrics.numeric_metrics import ConstantBaseline
 from kbnn.metrics.samples import PrioritySample, StreamSummaries, hash_row_order
 from kbnn.metrics.score import check_stored_count
-from kbnn.metrics.scorecard import ConstantBaseline, Scorecard
+from kbnn.metrics.scorecard import Scorecard
 from tests.judging import number_card, numbers
 
 NAN = np.nan

@@ -64,7 +64,7 @@ def reloaded(card: Scorecard) -> Scorecard:
     header, arrays = card.to_state()
     copies = {name: np.array(values) for name, values in arrays.items()}
     assert all(values.dtype == np.float64 for values in copies.values())
-    return Scorecard.from_state(card.scorer, json.loads(json.dumps(header)), copies)
+    return Scorecard.from_state(card.task, json.loads(json.dumps(header)), copies)
 
 
 @pytest.mark.parametrize("targets", [1, 2])
@@ -125,7 +125,7 @@ def test_a_damaged_state_is_refused_in_one_sentence(harm: Any) -> None:
     with pytest.raises(
         ModelError, match=r"^the model: its record of past forecasts is damaged \(.*\)$"
     ):
-        Scorecard.from_state(card.scorer, header, arrays)
+        Scorecard.from_state(card.task, header, arrays)
 
 
 def test_classes_and_columns_may_grow() -> None:

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from kbnn.array_types import FloatArray
+from kbnn.core import kernel
 from kbnn.core.config import Config
 from kbnn.core.kernel import predict
 from kbnn.core.state import init
 from kbnn.model import ensemble
+from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import copy_model
+from kbnn.model.settings import Settings
 from tests.bench.class_streams import learned, log_loss, probabilities
-from tests.bench.data import block, judged, trained
+from tests.bench.data import block, judged, schema, trained
 from tests.modelling import network, same
 
 
@@ -32,26 +35,141 @@ def test_one_member_is_the_single_network() -> None:
     assert not np.array_equal(network(several, 1).mean, network(alone).mean)
 
 
-def test_weights_are_discounted_likelihoods_and_sum_to_one() -> None:
-    scores = np.random.default_rng(2).normal(-1.0, 1.0, (50, 3))
-    weights, after = ensemble.update_weights(np.zeros(3), scores)
-    assert np.allclose(weights[0], 1.0 / 3.0)
-    assert np.allclose(np.sum(weights, axis=1), 1.0)
-    log_weight = 0.99 ** np.arange(49, -1, -1.0) @ scores
-    assert np.allclose(after, log_weight - np.max(log_weight))
-    evidence = np.exp(0.3 * (0.99 * scores[0] + scores[1]))
-    assert np.allclose(weights[2], evidence / np.sum(evidence))
-    first, middle = ensemble.update_weights(np.zeros(3), scores[:20])
-    second, end = ensemble.update_weights(middle, scores[20:])
-    assert np.array_equal(np.vstack([first, second]), weights)
-    assert np.array_equal(end, after)
+def random_predictions(
+    count: int, members: int, targets: int, seed: int = 2
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Labels, and means and variances of networks of different quality."""
+    rng = np.random.default_rng(seed)
+    y = rng.standard_normal((count, targets))
+    spread = np.linspace(0.3, 2.0, members)[:, None]
+    mean = y[:, None] + spread * rng.standard_normal((count, members, targets))
+    var = np.broadcast_to(spread**2, mean.shape) * rng.uniform(0.5, 2.0, mean.shape)
+    return y, mean, np.ascontiguousarray(var)
+
+
+def pooled_log_density(w: FloatArray, m: FloatArray, v: FloatArray, y: float, c: float) -> float:
+    """Log density of one label under the pooled moments."""
+    mean = w @ m
+    var = c * (w @ (v + (m - mean) ** 2))
+    return float(-0.5 * np.log(2.0 * np.pi * var) - 0.5 * (y - mean) ** 2 / var)
+
+
+def test_weights_move_along_the_gradient_of_the_pooled_log_density() -> None:
+    y, mean, var = random_predictions(1, 3, 1)
+    pool = ensemble.make_equal_weights(3)._replace(weight=np.array([0.5, 0.3, 0.2]), scale=1.3)
+    _, after = ensemble.update_weights(pool, np.zeros((1, 0)), mean, var, y)
+    w, m, v = pool.weight, mean[0, :, 0], var[0, :, 0]
+    step = 1e-6
+    slopes = []
+    for k in range(3):
+        moved = w + step * (np.arange(3) == k)
+        # Along the simplex: what is added to one weight is taken from all in proportion.
+        gain = pooled_log_density(moved / moved.sum(), m, v, y[0, 0], 1.3)
+        slopes.append((gain - pooled_log_density(w, m, v, y[0, 0], 1.3)) / step)
+    wanted = w * (1.0 + np.array(slopes) / (1.0 + 12.0))
+    assert np.allclose(after.weight, wanted / wanted.sum(), atol=1e-6)
+
+
+def test_benefits_compare_the_pool_with_and_without_a_network() -> None:
+    y, mean, var = random_predictions(1, 3, 1, seed=5)
+    pool = ensemble.make_equal_weights(3)._replace(weight=np.array([0.5, 0.3, 0.2]))
+    _, after = ensemble.update_weights(pool, np.zeros((1, 0)), mean, var, y)
+    w, m, v = pool.weight, mean[0, :, 0], var[0, :, 0]
+    for k in range(3):
+        rest = np.delete(w, k) / np.delete(w, k).sum()
+        without = pooled_log_density(rest, np.delete(m, k), np.delete(v, k), y[0, 0], 1.0)
+        assert after.benefit[k] == pytest.approx(
+            pooled_log_density(w, m, v, y[0, 0], 1.0) - without, abs=1e-9
+        )
+
+
+def test_weights_of_classes_maximise_the_mixture() -> None:
+    rng = np.random.default_rng(6)
+    p = rng.uniform(0.05, 1.0, (4000, 3)) * np.array([1.0, 0.9, 0.3])
+    none = np.zeros((4000, 3, 0))
+    _, after = ensemble.update_weights(
+        ensemble.make_equal_weights(3), np.log(p), none, none, np.zeros((4000, 0))
+    )
+    best = max(
+        ((a, b, 1 - a - b) for a in np.linspace(0, 1, 21) for b in np.linspace(0, 1 - a, 21)),
+        key=lambda w: np.log(p @ np.array(w)).mean(),
+    )
+    assert np.abs(after.weight - best).max() < 0.25  # a memory of 64 rows leaves noise
+    assert after.weight[2] < 0.1
+
+
+@pytest.mark.parametrize("targets", [0, 1, 2])
+def test_kernel_and_reference_follow_the_same_weights_in_any_chunks(targets: int) -> None:
+    y, mean, var = random_predictions(300, 4, max(targets, 1))
+    y, mean, var = y[:, :targets], mean[..., :targets], var[..., :targets]
+    if targets:
+        y[::5, 0] = np.nan
+        y[7] = 1e6
+    scores = np.random.default_rng(8).normal(-1.0, 2.0, (300, 0 if targets else 4))
+    given = [np.ascontiguousarray(array) for array in (scores, mean, var, y)]
+    found = []
+    engines = [kernel.follow_weights] if kernel.is_compiled() else []
+    for follow in (*engines, ensemble.follow_weights):
+        weight, benefit, scale = np.full(4, 0.25), np.zeros(4), np.ones(1)
+        used = np.empty((300, 4))
+        follow(*given[:4], weight, scale, benefit, used, 16.0, ensemble._LIMITS)  # type: ignore[arg-type,call-arg]  # four arrays
+        found.append(np.concatenate((weight, benefit, scale, used.ravel())))
+    assert np.allclose(found[0], found[-1], rtol=1e-9, atol=1e-12)
+    pool = ensemble.make_equal_weights(4)
+    whole, end = ensemble.update_weights(pool, *given)
+    first, pool = ensemble.update_weights(pool, *(array[:130] for array in given))
+    second, pool = ensemble.update_weights(pool, *(array[130:] for array in given))
+    assert np.array_equal(np.vstack((first, second)), whole)
+    assert np.array_equal(pool.weight, end.weight)
+    assert np.array_equal(pool.benefit, end.benefit)
+    assert pool.scale == end.scale
+    assert np.allclose(whole.sum(axis=1), 1.0)
+
+
+def test_a_network_that_does_not_pay_is_dropped_and_recorded() -> None:
+    x, _ = rows(2100, 3)
+    y = np.random.default_rng(4).standard_normal(2100)  # nothing to learn
+    model = OnlineModel.create(Settings(kind="regression"), schema(4))
+    model.learn(block(x[:2047], y[:2047, None]))
+    before = model.learner_state
+    assert len(before.members) == 4
+    model.learn(block(x[2047:], y[2047:, None]))
+    after = model.learner_state
+    assert len(after.members) == len(after.specs) == len(after.bins) == len(after.pool.weight) == 3
+    (dropped,) = after.dropped
+    assert dropped.row == 2048
+    assert dropped.benefit < dropped.price
+    assert set(before.specs) - set(after.specs) == {dropped.member}
+    assert copy_model(model).learner_state.dropped == after.dropped
+
+
+def test_a_network_that_doubles_the_cost_must_earn_the_margin() -> None:
+    prices = ensemble.compute_prices(np.array([1.0, 1.0]), 2048)
+    assert np.allclose(prices, ensemble.MARGIN_NATS)
+    assert np.allclose(ensemble.compute_prices(np.ones(2), 65536), 8 * ensemble.MARGIN_NATS)
+    pool = ensemble.make_equal_weights(2)._replace(benefit=np.array([9.0, 11.0]), benefit_rows=2000)
+    assert ensemble.find_costly_member(pool, prices) == 0
+    pool = pool._replace(benefit=np.array([11.0, 11.0]))
+    assert ensemble.find_costly_member(pool, prices) is None
+
+
+def test_requested_networks_are_exactly_those_requested() -> None:
+    assert Settings(hidden=(50,)).list_members() == (ensemble.Member((50,)),)
+    assert len(Settings(hidden=(50,), ensemble=3).list_members()) == 3
+    assert Settings(covariance="full").list_members() == (ensemble.Member((50,), "full"),)
+    assert len(Settings().list_members(inputs=5)) == 4
+    assert len(Settings().list_members(inputs=5, is_series=True)) == 2
+    assert len(Settings(rehearse=0).list_members(inputs=5)) == 3
+    encodings = {member.encoding for member in Settings(encoding="none").list_members(5)}
+    assert encodings == {"none"}
+    assert {one.encoding for one in Settings().list_members(inputs=300)} == {"none"}
 
 
 def test_a_mixture_has_the_moments_of_its_parts() -> None:
     x = np.random.default_rng(3).standard_normal((6, 4))
     members = [predict(init(Config(4, hidden=(5,)), seed), x) for seed in range(3)]
     weights = np.tile([0.5, 0.3, 0.2], (6, 1))
-    made = ensemble.mix_predictions(members, weights)
+    made = ensemble.pool_predictions(members, weights)
     means = np.stack([m.mean[:, 0] for m in members])
     second = np.stack([m.function_var[:, 0] + m.noise_var[:, 0] for m in members]) + means**2
     share = np.array([0.5, 0.3, 0.2])
@@ -65,16 +183,21 @@ def test_a_mixture_doubts_a_label_as_its_parts_do() -> None:
     members = [predict(init(Config(1, hidden=(2,)), seed), x) for seed in range(2)]
     first, second = np.array([1.0, 0.2]), np.array([0.0, 0.6])
     members = [members[0]._replace(inlier=first), members[1]._replace(inlier=second)]
-    made = ensemble.mix_predictions(members, np.array([[0.75, 0.25], [0.5, 0.5]]))
+    made = ensemble.pool_predictions(members, np.array([[0.75, 0.25], [0.5, 0.5]]))
     assert made.inlier == pytest.approx([0.75, 0.4])
+
+
+def give_weight(*weight: float) -> ensemble.PoolWeights:
+    """Weights of an ensemble."""
+    return ensemble.make_equal_weights(len(weight))._replace(weight=np.array(weight))
 
 
 def test_a_prediction_is_mixed_by_the_evidence_so_far() -> None:
     x, y = rows(200, 9)
     model, alone = (trained(x, y, hidden=(5,), ensemble=count, rehearse=0) for count in (2, 1))
-    model.learner_state = model.learner_state._replace(log_weight=np.array([0.0, -1e6]))
+    model.learner_state = model.learner_state._replace(pool=give_weight(1.0, 0.0))
     assert np.allclose(model.predict(block(x, y)).mean, alone.predict(block(x, y)).mean)
-    model.learner_state = model.learner_state._replace(log_weight=np.array([-1e6, 0.0]))
+    model.learner_state = model.learner_state._replace(pool=give_weight(0.0, 1.0))
     assert not np.allclose(model.predict(block(x, y)).mean, alone.predict(block(x, y)).mean)
 
 
@@ -99,7 +222,9 @@ def test_a_mixture_beats_its_average_member(seed: int) -> None:
     for k in range(4):
         alone = copy_model(model)
         one = alone.learner_state.members[k : k + 1]
-        alone.learner_state = alone.learner_state._replace(members=one, log_weight=np.zeros(1))
+        alone.learner_state = alone.learner_state._replace(
+            members=one, pool=ensemble.make_equal_weights(1), bins=alone.learner_state.bins[:1]
+        )
         parts.append(judged(alone, x[600:], y[600:]))
     assert mixed.rmse < max(part.rmse for part in parts)
     assert mixed.nll < np.mean([part.nll for part in parts])

@@ -19,7 +19,6 @@ from kbnn.core.config import Covariance
 from kbnn.core.input_moments import leading_directions
 from kbnn.core.kernel import Prediction
 from kbnn.model import file as modelfile
-from kbnn.model.ensemble import mixture_weights
 from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
 from kbnn.model.rescale import reorder
@@ -144,7 +143,7 @@ def test_without_a_change_of_scale_the_joined_model_is_the_mixture(here: Path) -
     parts = train_shares(["--task", "regression", "--units", "off", "--layers", "8"])
     whole = merge_models(parts, ["a.npz", "b.npz"])
     assert kbnn("join", "a.npz", "b.npz", "-o", "c.npz", "-q").code == 0
-    weights = mixture_weights(whole.learner_state.log_weight)
+    weights = whole.learner_state.pool.weight
     both = [library.load(name).predict(ASKED).mean for name in ("a.npz", "b.npz")]
     mixed = sum(weight * mean for weight, mean in zip(weights, both, strict=True))
     # The first share never met 'd', which all rows here lack: its input is 0.

@@ -209,7 +209,7 @@ def test_the_last_hundred_alarms_are_remembered() -> None:
     x = rng.standard_normal((count, 1))
     sign = np.where(np.arange(count) // 60 % 2, 1.0, -1.0)
     y = sign * x[:, 0] + 0.05 * rng.standard_normal(count)
-    model = OnlineModel.create(Settings(hidden=(), covariance="neuron"), schema(1))
+    model = OnlineModel.create(Settings(hidden=(), covariance="neuron", rehearse=0), schema(1))
     said = model.learn(block(x, y))
     raised = np.flatnonzero(said.status & ALARM) + 1
     assert len(raised) > 110

@@ -43,10 +43,10 @@ def test_a_scale_is_made_of_numbers(field: int, value: float) -> None:
         from_state(header, arrays)
 
 
-@pytest.mark.parametrize("weight", [0.5, np.nan, -np.inf])
-def test_evidence_of_a_member_is_that_of_the_best_or_less(weight: float) -> None:
+@pytest.mark.parametrize("weight", [-0.5, 0.5, np.nan, -np.inf])
+def test_weights_of_networks_are_shares_of_one(weight: float) -> None:
     header, arrays = stored()
-    arrays["racer0/ensemble/log_weight"] = np.array([0.0, weight])
+    arrays["racer0/ensemble/weight"] = np.array([1.0, weight])
     with pytest.raises(ModelError, match="invalid ensemble weights"):
         from_state(header, arrays)
 
@@ -62,8 +62,8 @@ def test_a_network_must_have_all_its_weights(weights: slice) -> None:
 
 def test_all_networks_must_be_alike() -> None:
     header, arrays = stored()
-    header["racers"][0]["networks"][1]["config"]["robust"] = False
-    with pytest.raises(ModelError, match="invalid scale"):
+    header["racers"][0]["networks"][1]["config"]["observation"] = "bernoulli"
+    with pytest.raises(ModelError, match=r"invalid (scale|noise|outputs|counts)"):
         from_state(header, arrays)
 
 

@@ -17,8 +17,8 @@ from kbnn.data.schema import Column, Place, Schema
 from kbnn.errors import DataError, UsageError
 from kbnn.model.model import Forecast
 from kbnn.model.settings import Settings
+from kbnn.output.fields import OutputField, OutputOptions, list_output_fields
 from kbnn.output.writers import open_writer
-from kbnn.targets.base import OutputField, OutputOptions
 from kbnn.targets.prediction import select_rows
 from kbnn.targets.registry import make_target_type
 from tests.judging import numbers
@@ -38,7 +38,7 @@ CLASSES = Schema(
 
 def prediction_fields(schema: Schema, interval: float = 0.9, **more: bool) -> list[OutputField]:
     wanted = OutputOptions(interval)._replace(**more)  # type: ignore[arg-type]  # options that are flags
-    return make_target_type(schema, Settings()).output_fields(wanted)
+    return list_output_fields(make_target_type(schema, Settings()), wanted)
 
 
 AWKWARD = ["plain", 'a "quote"', "a,comma", "two\nlines", " space ", "", "ünïcode", "tab\there"]

@@ -392,8 +392,11 @@ def rehearsed() -> dict[str, Any]:
                 replay.add_to_backlog(now, seen, 1).debt,
             )
     scores = bells(20, 3, 1)
-    weights, last = ensemble.update_weights(np.array([0.0, -1.0, -2.0]), scores)
-    found["weights"] = np.vstack((weights, last, ensemble.mixture_weights(last)))
+    none = np.zeros((20, 3, 0))
+    weights, last = ensemble.update_weights(
+        ensemble.make_equal_weights(3), scores, none, none, np.zeros((20, 0))
+    )
+    found["weights"] = np.vstack((weights, last.weight, last.benefit))
     found["priors"] = table(*(ensemble.prior_scales(k) for k in range(7)))
     return found
 
@@ -409,10 +412,10 @@ def candidates() -> dict[str, Any]:
         "fixed": Settings(rehearse=3, noise=0.5),
     }.items():
         for inputs in (4, 90, 91):
-            made = settings.list_candidates(("regression", "positive"), inputs)
+            made = settings.list_members(inputs)
             found[f"{name} {inputs}"] = table(
                 len(made),
-                *((one.ensemble, sum(one.hidden), one.replay_ratio) for one in made),  # type: ignore[arg-type]
+                *((sum(one.hidden), one.replays, one.variant) for one in made),
             )
     for kind in ("regression", "classification", "count"):
         for name, settings in {
@@ -423,7 +426,8 @@ def candidates() -> dict[str, Any]:
         }.items():
             for inputs in (90, 91):
                 for outputs in (2, 5) if kind == "classification" else (1,):
-                    made_config = settings.make_config(task(kind), inputs, outputs, 4.0)
+                    member = settings.list_members(inputs, outputs)[0]
+                    made_config = settings.make_config(member, task(kind), inputs, outputs, 4.0)
                     found |= parts(
                         f"{kind} {name} {inputs} {outputs}", {"config": vars(made_config)}
                     )

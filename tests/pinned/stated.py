@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from kbnn.array_types import FloatArray
-from kbnn.distributions import calibration, normal_mixture, temperature
-from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
+from kbnn.distributions import calibration, normal_mixture, predictive, temperature
+from kbnn.distributions.normal_mixture import NormalMixture
+from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 from tests.pinned.record import Case, bells, table, uniform
 
 
@@ -22,7 +23,7 @@ def rows(count: int = 24) -> FloatArray:
     made[:, PARAM.share] = np.choose(k % 4, [0.0, 0.003, 0.06, 0.4])
     made[:, PARAM.ratio] = np.choose(k % 3, [4.0, 50.0, 1e4])
     made[:, PARAM.shift] = np.choose(k % 5, [0.0, 0.5, -3.0, 20.0, -0.1])
-    made[:, PARAM.gain : PARAM.most] = 0.6 + uniform(count, normal_mixture.GAIN_COUNT, 3)
+    made[:, PARAM.gain : PARAM.most] = 0.6 + uniform(count, predictive.GAIN_COUNT, 3)
     made[:, PARAM.most] = 5.0
     return made
 
@@ -34,24 +35,25 @@ def mixtures() -> dict[str, Any]:
     y[3:9] = [0.0, 1.0, -2.0, 60.0, 1e12, -1e200]
     near = np.clip(y, -8.0, 8.0)
     found: dict[str, Any] = {
-        f"quantile {share:g}": normal_mixture.quantile(told, share)
+        f"quantile {share:g}": NormalMixture(told).quantile(share)
         for share in (0.001, 0.05, 0.3, 0.5, 0.75, 0.975)
     }
     for share in (0.3, 0.5, 0.7, 0.8, 0.9, 0.93, 0.95, 0.99):
-        found[f"interval {share:g}"] = np.column_stack(normal_mixture.interval(told, share))
+        found[f"interval {share:g}"] = np.column_stack(NormalMixture(told).interval(share))
     shares = 0.02 + 0.96 * uniform(len(told), 1, 5)[:, 0]
     shares[:3] = [1e-300, 1e-12, 0.5]
     found["quantiles"] = normal_mixture.row_quantiles(told, shares, 1.0 - shares)
     found["quantiles far"] = normal_mixture.row_quantiles(told, 1.0 - shares, shares)
     found |= {
-        f"judged {name}": part for name, part in normal_mixture.judge(y, told)._asdict().items()
+        f"judged {name}": part
+        for name, part in NormalMixture(told).score_values(y)._asdict().items()
     }
-    small = normal_mixture.judge(near, told)
+    small = NormalMixture(told).score_values(near)
     found |= {f"judged near {name}": part for name, part in small._asdict().items()}
-    found["possible"] = normal_mixture.possible(np.array([1.0, np.nan, np.inf]))
+    found["possible"] = NormalMixture.is_possible(np.array([1.0, np.nan, np.inf])) * 1.0
     for finest in (1.0, 0.01):
-        found[f"density {finest:g}"] = normal_mixture.log_density(y, told, finest)
-    found["fine"] = normal_mixture.log_density(near + 0.25, told)
+        found[f"density {finest:g}"] = NormalMixture(told).log_density(y, finest)
+    found["fine"] = NormalMixture(told).log_density(near + 0.25)
     found["pdf"] = normal_mixture.log_pdf(near, told)
     found["cdf"] = table(normal_mixture.cdf(near, told))
     found["between"] = normal_mixture.log_between(near - 0.7, near + 0.4, told)
@@ -70,7 +72,7 @@ def mixtures() -> dict[str, Any]:
             [normal_mixture.interpolate_gains(told[:3], half) for half in (0.2, 0.7, 1.0, 1.7, 3.0)]
         ),
     )
-    found["none"] = np.array([len(normal_mixture.quantile(told[:0], 0.5))])
+    found["none"] = np.array([len(NormalMixture(told[:0]).quantile(0.5))])
     return found
 
 

@@ -13,13 +13,17 @@ from kbnn.core.kernel import Prediction
 from kbnn.data.schema import Column, Schema
 from kbnn.distributions import (
     calibration,
-    dispatch,
     hurdle,
     log_link,
     negative_binomial,
-    normal_mixture,
+    predictive,
 )
-from kbnn.distributions.normal_mixture import PARAM
+from kbnn.distributions.dispatch import read_distribution
+from kbnn.distributions.hurdle import Hurdle
+from kbnn.distributions.log_link import LogLink
+from kbnn.distributions.negative_binomial import NegativeBinomial
+from kbnn.distributions.normal_mixture import NormalMixture
+from kbnn.distributions.predictive import PARAM
 from kbnn.errors import DataError, UsageError
 from kbnn.metrics import conditions
 from kbnn.metrics.class_metrics import ClassScore
@@ -29,6 +33,8 @@ from kbnn.metrics.numeric_metrics import NumericScore, ScoredNumericBatch
 from kbnn.metrics.samples import PrioritySample, StreamSummaries, choose_sample_rows, hash_row_order
 from kbnn.metrics.score import PinballLoss
 from kbnn.metrics.scorecard import Scorecard
+from kbnn.metrics.sections import list_effect_quantities
+from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import (
     chance_calibration_error,
     choose_headline,
@@ -39,14 +45,10 @@ from kbnn.metrics.verdicts import (
     judge_class_score,
 )
 from kbnn.model.settings import Settings
-from kbnn.targets.base import (
-    CalibrationUpdate,
-    OutputOptions,
-    TargetScale,
-    TargetType,
-    make_empty_forecast,
-)
-from kbnn.targets.prediction import Forecast
+from kbnn.output.fields import OutputOptions, list_class_probabilities, list_output_fields
+from kbnn.targets.base import CalibrationUpdate, TargetScale, TargetType, make_empty_forecast
+from kbnn.targets.classification import apply_class_temperature, init_class_temperature
+from kbnn.targets.prediction import Forecast, log_density
 from kbnn.targets.registry import (
     TARGET_TYPES,
     TargetSample,
@@ -82,12 +84,12 @@ def told_of(kind: int) -> tuple[FloatArray, FloatArray]:
     told[:, PARAM.kind] = kind
     count = len(told)
     y = told[:, PARAM.place] + told[:, PARAM.spread] * 2.0 * bells(count, 1, 4)[:, 0]
-    if kind == dispatch.NORMAL_MIXTURE_CODE:
+    if kind == NormalMixture.code:
         return told, y
     told[:, PARAM.ratio] = np.minimum(told[:, PARAM.ratio], 50.0)
     told[:, PARAM.shift] *= 0.1
     told[:, PARAM.unit] = np.where(np.arange(count) % 3, 0.8, 0.0)
-    if kind == dispatch.NEGATIVE_BINOMIAL_CODE:
+    if kind == NegativeBinomial.code:
         told[:, PARAM.place] = 0.1 + 9.0 * uniform(count, 1, 8)[:, 0]
         told[5, PARAM.place], told[6, PARAM.spread] = 4e4, 1e-4
         y = np.floor(2.0 * told[:, PARAM.place] * uniform(count, 1, 9)[:, 0])
@@ -95,7 +97,7 @@ def told_of(kind: int) -> tuple[FloatArray, FloatArray]:
         return told, y
     y = np.exp(0.5 * y)
     y[::4] = np.rint(y[::4]) + 1.0
-    if kind == dispatch.HURDLE_CODE:
+    if kind == Hurdle.code:
         told[:, PARAM.none] = 0.02 + 0.9 * uniform(count, 1, 6)[:, 0]
         y = np.where(uniform(count, 1, 7)[:, 0] < 0.4, 0.0, y)
     return told, y
@@ -109,25 +111,30 @@ def kinds() -> dict[str, Any]:
         told, y = told_of(kind)
         mixed.append((told[:5], y[:5]))
         for share in (0.02, 0.3, 0.5, 0.9, 0.999):
-            found[f"{name} quantile {share:g}"] = dispatch.quantile(told, share)
+            found[f"{name} quantile {share:g}"] = read_distribution(told).quantile(share)
         for share in (0.4, 0.5, 0.8, 0.9, 0.97):
-            found[f"{name} interval {share:g}"] = np.column_stack(dispatch.interval(told, share))
-        judged = dispatch.judge(y, told)._asdict()
+            found[f"{name} interval {share:g}"] = np.column_stack(
+                read_distribution(told).interval(share)
+            )
+        judged = read_distribution(told).score_values(y)._asdict()
         found |= {f"{name} {part}": value for part, value in judged.items()}
         for finest in (1.0, 0.01):
-            found[f"{name} density {finest:g}"] = dispatch.log_density(y, told, finest)
+            found[f"{name} density {finest:g}"] = read_distribution(told).log_density(y, finest)
         odd = np.array([-1.0, 0.0, 0.5, 3.0, np.inf, np.nan, 2.0**54])
-        found[f"{name} possible"] = table(dispatch.possible(odd, told[: len(odd)]))
+        found[f"{name} possible"] = table(read_distribution(told[: len(odd)]).in_support(odd))
     told, y = np.concatenate([t for t, _ in mixed]), np.concatenate([v for _, v in mixed])
-    found |= {f"mixed {part}": value for part, value in dispatch.judge(y, told)._asdict().items()}
-    count, _ = told_of(dispatch.NEGATIVE_BINOMIAL_CODE)
+    found |= {
+        f"mixed {part}": value
+        for part, value in read_distribution(told).score_values(y)._asdict().items()
+    }
+    count, _ = told_of(NegativeBinomial.code)
     ks = np.where(np.arange(len(count)) % 2, 2.5, -0.5)
-    found["count cdf"] = negative_binomial.cdf(ks, count)
+    found["count cdf"] = NegativeBinomial(count).cdf(ks)
     found["count hashed"] = table(negative_binomial.hash_uniform(np.arange(8.0), mixtures(8)))
-    amount, y = told_of(dispatch.HURDLE_CODE)
-    found["amount cdf"] = hurdle.cdf(np.where(y > 1.0, y, -y), amount)
+    amount, y = told_of(Hurdle.code)
+    found["amount cdf"] = Hurdle(amount).cdf(np.where(y > 1.0, y, -y))
     found["amount finest"] = hurdle.zero_bin_width(np.array([0.0, 3.0]))
-    found["logged crps"] = log_link.crps(np.maximum(y, 0.2), told_of(dispatch.LOG_LINK_CODE)[0])
+    found["logged crps"] = LogLink(told_of(LogLink.code)[0]).crps(np.maximum(y, 0.2))
     found["powers"] = table(log_link.exp_clipped(np.array([-999.0, 0.5, 999.0])))
     return found
 
@@ -187,7 +194,7 @@ def forecasts() -> dict[str, Any]:
         found[f"{name} known"] = known
         found[f"{name} back"] = one.inverse_link(y, one.init_calibration(True, raw))
         found[f"{name} likelihood"] = one.log_likelihood(made, y)
-        found[f"{name} density"] = one.log_density(told, raw)
+        found[f"{name} density"] = log_density(told, raw)
         found[f"{name} finest"] = np.array([one.zero_bin_width(known)])
         begin = one.initial_output_mean(y)
         found[f"{name} output mean"] = np.zeros(0) if begin is None else begin
@@ -198,12 +205,13 @@ def forecasts() -> dict[str, Any]:
         for at, part in enumerate((raw[:5], raw[5:])):
             found |= _parts(f"{name} early {at}", early.predict_then_update(part))
         wanted = OutputOptions(0.8, (0.05, 0.5), decompose=True, outlier=True)
-        for field in one.output_fields(wanted):
+        for field in list_output_fields(one, wanted):
             found[f"{name} {field.name}"] = np.asarray(field.values(told), np.float64)
-        judged = one.score_forecasts(raw, told, None)
-        found[f"{name} said"] = one.prediction_columns(told, judged)
-        found[f"{name} errors"] = one.errors(raw, one.prediction_columns(told, judged))
-        quantities = one.effect_quantities(outputs)
+        metrics = find_metrics(one)
+        columns = metrics.prediction_columns(told, metrics.score_forecasts(raw, told, None))
+        found[f"{name} said"] = columns
+        found[f"{name} errors"] = metrics.errors(raw, columns)
+        quantities = list_effect_quantities(one, outputs)
         found[f"{name} quantities"] = table(*(made.values(told) for made in quantities))
     labels = task("classification", classes=("u", "v", "w"))
     y = np.floor(3.0 * uniform(14, 1, 6))
@@ -213,20 +221,20 @@ def forecasts() -> dict[str, Any]:
     told = labels.build_forecast(
         made, TargetScale(np.zeros(0), np.zeros(0)), True, np.zeros((0, 0))
     )
-    known = labels.init_temperature(True, 3, y)
-    sharp = labels.apply_temperature(told, known, CalibrationUpdate(y, True, True))
+    known = init_class_temperature(labels.labels, True, 3, y)
+    sharp = apply_class_temperature(told, known, CalibrationUpdate(y, True, True))
     found["labels sharp"], found["labels known"] = sharp.probability, known
-    found["labels at rest"] = labels.apply_temperature(told, known).probability
+    found["labels at rest"] = apply_class_temperature(told, known).probability
     found["labels likelihood"] = labels.log_likelihood(made, y)
-    found["labels density"] = labels.log_density(sharp, y)
-    found["labels errors"] = labels.errors(y, sharp.probability)
+    found["labels density"] = log_density(sharp, y)
+    found["labels errors"] = find_metrics(labels).errors(y, sharp.probability)
     early = labels.make_cold_start()
     found["labels early"] = early.predict_then_update(y[:6]).probability
     found["labels early then"] = early.predict_then_update(y[6:]).probability
     found["labels quantities"] = table(
-        *(made.values(sharp) for made in labels.effect_quantities(3))
+        *(made.values(sharp) for made in list_effect_quantities(labels, 3))
     )
-    found["labels padded"] = labels.class_probabilities(told._replace(probability=p[:, :2]))
+    found["labels padded"] = list_class_probabilities(labels, told._replace(probability=p[:, :2]))
     return found
 
 
@@ -372,7 +380,7 @@ def records() -> dict[str, Any]:
             found |= {f"{name} {part}": array.ravel() for part, array in arrays.items()}
             points = [[p.to_json() for p in one] for one in card.curve_points()]
             found |= parts(name, {"points": points})
-            verdicts = [card.scorer.build_verdict(score) for score in card.scores]  # type: ignore[attr-defined]
+            verdicts = [find_metrics(card.task).judge(score) for score in card.scores]
             found[f"{name} verdict"] = words(*(v.level for v in verdicts))
             quantiles = card.summaries.feature_quantiles(0, np.array([0.1, 0.5, 0.9]))
             found[f"{name} quantiles"] = table(quantiles, card.summaries.sample.rank_rows())
@@ -447,7 +455,7 @@ def kept() -> dict[str, Any]:
 def judged_rows() -> dict[str, Any]:
     """Terms of every figure, row by row."""
     found: dict[str, Any] = {}
-    told, y = told_of(dispatch.NORMAL_MIXTURE_CODE)
+    told, y = told_of(NormalMixture.code)
     told[2, PARAM.spread], y[4], y[6] = 0.0, np.nan, 1e150
     made = ScoredNumericBatch(y, told[:, PARAM.place], told, uniform(len(y), 1, 3)[:, 0])
     for figure in NumericScore.figures_listed:
@@ -467,7 +475,7 @@ def judged_rows() -> dict[str, Any]:
     found["label counts"] = table(
         labels.skipped, labels.invalid, labels.is_unweighted, labels.p.shape
     )
-    found["mixture"] = np.array([float(normal_mixture.GAIN_COUNT)])
+    found["mixture"] = np.array([float(predictive.GAIN_COUNT)])
     return found
 
 

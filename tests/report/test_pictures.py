@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from kbnn.array_types import FloatArray
-from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.metrics.scorecard import CurvePoint
-from kbnn.metrics.verdicts import PredictionCurve
+from kbnn.metrics.sections import PredictionCurve, describe_dependence
 from kbnn.model.diagnostics import Effect
 from kbnn.report import PictureData, picture, plots
 from kbnn.report.report_data import Dependence
@@ -217,7 +217,7 @@ def drawing(
     card = number_card(1, x.shape[1])
     mean = make(x).value
     card.add(x, truth[:, None], numbers(mean, np.ones(len(mean))))
-    told = number_task("y").partial_dependence_spec(card.scores[0], card.summaries, 0)
+    told = describe_dependence(number_task("y"), card.scores[0], card.summaries, 0)
     return PictureData("y", ["a", "b"][: x.shape[1]], x, truth, told, make)
 
 

@@ -15,7 +15,12 @@ import pytest
 from kbnn.array_types import FloatArray
 from kbnn.errors import UsageError
 from kbnn.metrics.scorecard import Scorecard
-from kbnn.metrics.verdicts import ConfusionMatrix, PredictionCurve
+from kbnn.metrics.sections import (
+    ConfusionMatrix,
+    PredictionCurve,
+    build_target_section,
+    describe_dependence,
+)
 from kbnn.model.diagnostics import Effect
 from kbnn.report import (
     Dependence,
@@ -74,8 +79,8 @@ def told(
     **more: Any,
 ) -> TargetReport:
     """All that a card knows of a target."""
-    section = task.build_section(
-        card.scores[at], card.summaries, at, card.curve_points()[at] if learning else []
+    section = build_target_section(
+        task, card.scores[at], card.summaries, at, card.curve_points()[at] if learning else []
     )
     worst = worst_rows(task, card.summaries, at, features)
     return TargetReport(section, drawn=task.targets[at], worst=worst, **more)
@@ -342,7 +347,7 @@ def picture_data(features: int) -> PictureData:
     names = [HOSTILE, "$y$", "c"][:features]
     card, task = number_card(1, features), number_task("yield")
     card.add(x, mean[:, None] + 0.1, numbers(mean, sd))
-    drawn = task.partial_dependence_spec(card.scores[0], card.summaries, 0)
+    drawn = describe_dependence(task, card.scores[0], card.summaries, 0)
     return PictureData("yield", names, x, mean + 0.1, drawn, model)
 
 
@@ -367,7 +372,7 @@ def test_the_main_picture_in_every_format(features: int, kind: str, tmp_path: Pa
 def test_classes_get_a_reliability_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
     card, task = class_card(), label_task(["r", "s", "t"], "species")
-    drawn = task.partial_dependence_spec(card.scores[0], card.summaries, 0)
+    drawn = describe_dependence(task, card.scores[0], card.summaries, 0)
 
     def predict(x: FloatArray) -> PredictionCurve:
         said: Forecast = labels(np.tile([0.2, 0.3, 0.5], (len(x), 1)))

@@ -22,9 +22,11 @@ from kbnn.core.constants import PRESENCE_RATE, PROBIT_VAR
 from kbnn.core.likelihoods import presence_probability
 from kbnn.core.reference import Records
 from kbnn.core.state import init
-from kbnn.distributions import dispatch, hurdle
 from kbnn.distributions.calibration import FIRST_MEAN, MEAN_SCALE_FACTOR
-from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
+from kbnn.distributions.dispatch import read_distribution
+from kbnn.distributions.hurdle import Hurdle
+from kbnn.distributions.normal_mixture import NormalMixture
+from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 from kbnn.model.learner import _select_replayable_rows
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay_buffer import BufferedRows
@@ -43,7 +45,7 @@ def rows_of(none: float, shape: tuple[float, float, float], unit: float) -> Floa
     rows[:, PARAM.place], rows[:, PARAM.spread] = 0.7, 0.4
     rows[:, PARAM.share : PARAM.gain] = shape
     rows[:, PARAM.unit], rows[:, PARAM.none] = unit, none
-    rows[:, PARAM.kind] = dispatch.HURDLE_CODE
+    rows[:, PARAM.kind] = Hurdle.code
     return rows
 
 
@@ -95,30 +97,32 @@ def test_an_amount_is_judged_as_integration_would(
     none: float, shape: tuple[float, float, float], unit: float, y: float
 ) -> None:
     rows, exact = rows_of(none, shape, unit), Exact(none, shape, unit)
-    told = dispatch.judge(np.array([y]), rows)
+    told = read_distribution(rows).score_values(np.array([y]))
     if y > 0.0:
         z = exact.linked(y)
         nll = math.log(exact.slope(z)) - math.log(exact.density(z))
-        assert hurdle.cdf(np.array([y]), rows)[0] == pytest.approx(exact.below(z), rel=1e-9)
+        assert Hurdle(rows).cdf(np.array([y]))[0] == pytest.approx(exact.below(z), rel=1e-9)
         assert told.below[0] == pytest.approx(exact.below(z), rel=1e-9)
     else:
         nll = math.log(unit / 400.0 if unit else np.finfo(float).tiny) - math.log(none)
-        assert hurdle.cdf(np.array([y]), rows)[0] == none
+        assert Hurdle(rows).cdf(np.array([y]))[0] == none
         assert 0.0 <= told.below[0] <= none
     assert told.nll[0] == pytest.approx(nll, rel=1e-9)
     assert told.crps[0] == pytest.approx(exact.crps(y), rel=1e-9 if unit else 1e-7)
     for level in (0.01, 0.31, 0.5, 0.9, 0.999):
-        found = float(dispatch.quantile(rows, level)[0])
+        found = float(read_distribution(rows).quantile(level)[0])
         if level <= none:
             assert found == 0.0
         else:
             assert exact.below(exact.linked(found)) == pytest.approx(level, rel=1e-9)
-    assert hurdle.cdf(np.array([-1.0]), rows)[0] == 0.0
+    assert Hurdle(rows).cdf(np.array([-1.0]))[0] == 0.0
 
 
 def test_the_score_of_an_amount_is_the_normal_quantile_of_what_is_below() -> None:
     y = np.linspace(0.2, 9.0, 60)
-    told = dispatch.judge(y, np.repeat(rows_of(0.3, SHAPES[1], 2.0), len(y), axis=0))
+    told = read_distribution(np.repeat(rows_of(0.3, SHAPES[1], 2.0), len(y), axis=0)).score_values(
+        y
+    )
     assert told.below[0] < 0.4
     assert told.below[-1] > 0.95
     assert told.score == pytest.approx(stats.norm.ppf(told.below), abs=1e-9)
@@ -130,12 +134,14 @@ def test_all_that_is_stated_adds_up_to_one(shape: tuple[float, float, float]) ->
     rows, exact = rows_of(0.4, shape, 5.0), Exact(0.4, shape, 5.0)
 
     def density(z: float) -> float:
-        told = dispatch.judge(np.array([exact.value(z)]), rows)
+        told = read_distribution(rows).score_values(np.array([exact.value(z)]))
         return math.exp(-float(told.nll[0])) * exact.slope(z)
 
     parts = pairwise([-25.0, -12.0, -4.0, -1.0, 0.0, 0.7, 1.4, 3.0, 8.0, 20.0, 40.0])
     total = sum(integrate.quad(density, a, b, epsabs=1e-12, epsrel=1e-11)[0] for a, b in parts)
-    at_zero = math.exp(-float(dispatch.judge(np.zeros(1), rows).nll[0])) * 5.0 / 400.0
+    at_zero = (
+        math.exp(-float(read_distribution(rows).score_values(np.zeros(1)).nll[0])) * 5.0 / 400.0
+    )
     assert total + at_zero == pytest.approx(1.0, abs=1e-9)
 
 
@@ -148,12 +154,12 @@ def test_values_drawn_from_what_is_stated_lie_where_it_says(none: float) -> None
     rows[:, PARAM.place] += 1e-3 * rng.standard_normal(len(rows))  # u is drawn by it
     z = 0.7 + 0.4 * rng.standard_normal(len(rows))
     y = np.where(rng.random(len(rows)) < none, 0.0, 5.0 * np.log1p(np.exp(z)))
-    told = dispatch.judge(y, rows)
+    told = read_distribution(rows).score_values(y)
     for share, inside in zip((0.5, 0.8, 0.9, 0.95), told[-4:], strict=True):
         assert np.mean(inside) == pytest.approx(share, abs=0.01)
     assert stats.kstest(told.below, "uniform").pvalue > 1e-4
     assert np.all((told.lower >= 0.0) & (told.lower <= told.upper))
-    lower, upper = dispatch.interval(rows[:1], 0.9)
+    lower, upper = read_distribution(rows[:1]).interval(0.9)
     assert (lower[0], upper[0]) == pytest.approx((told.lower[0], told.upper[0]), rel=1e-3)
     assert (lower[0] == 0.0) == (none > 0.05)
 
@@ -162,17 +168,17 @@ def test_kinds_are_compared_by_the_same_event() -> None:
     """A 0 by the mass of what is rounded to it, whole numbers by a half on each side."""
     amount, exact = rows_of(0.3, SHAPES[1], 5.0), Exact(0.3, SHAPES[1], 5.0)
     real = amount.copy()
-    real[:, PARAM.kind] = dispatch.NORMAL_MIXTURE_CODE
+    real[:, PARAM.kind] = NormalMixture.code
     rest, wide = stats.norm(0.7, 0.4), stats.norm(1.1, 1.2)
-    found = [dispatch.log_density(np.zeros(1), rows, 0.2)[0] for rows in (amount, real)]
+    found = [read_distribution(rows).log_density(np.zeros(1), 0.2)[0] for rows in (amount, real)]
     mass = 0.95 * (rest.cdf(0.1) - rest.cdf(-0.1)) + 0.05 * (wide.cdf(0.1) - wide.cdf(-0.1))
     wanted = [math.log(exact.below(exact.linked(0.1))), math.log(mass)]
     assert found == pytest.approx(wanted, rel=1e-9)
-    assert dispatch.log_density(np.array([3.0]), amount, 0.2)[0] == pytest.approx(
+    assert read_distribution(amount).log_density(np.array([3.0]), 0.2)[0] == pytest.approx(
         math.log(exact.below(exact.linked(3.5)) - exact.below(exact.linked(2.5))), rel=1e-9
     )
     z = exact.linked(0.3)
-    assert dispatch.log_density(np.array([0.3]), amount, 0.2)[0] == pytest.approx(
+    assert read_distribution(amount).log_density(np.array([0.3]), 0.2)[0] == pytest.approx(
         math.log(exact.density(z) / exact.slope(z)), rel=1e-9
     )
 
@@ -273,7 +279,7 @@ def test_amounts_are_found_by_evidence_and_better_forecast() -> None:
     x, y = made(900)
     said = model.predict(block(5.0 * x, y))
     for level in (0.5, 0.9, 0.99):
-        lower, upper = dispatch.interval(said.stated[:, 0], level)
+        lower, upper = read_distribution(said.stated[:, 0]).interval(level)
         assert np.all((lower >= 0.0) & (lower <= upper) & np.isfinite(upper))
     assert np.all((said.mean > 0.0) & (said.mean <= y.max()))
     kept = model.learner_state.tails[1, FIRST_MEAN:MEAN_SCALE_FACTOR]
@@ -297,7 +303,7 @@ def test_intervals_of_amounts_are_kept_when_the_world_changes() -> None:
     for start in range(100, 8000, 500):
         rows = slice(start, start + 500)
         said = model.learn(block(x[rows], y[rows], first=start + 1))
-        inside.append(dispatch.judge(y[rows], said.stated[:, 0]).in_90)
+        inside.append(read_distribution(said.stated[:, 0]).score_values(y[rows]).in_90)
     share = np.concatenate(inside)[1900:].reshape(3, 2000).mean(axis=1)
     assert np.all(np.abs(share - 0.9) < 0.01)
 

@@ -12,8 +12,8 @@ from kbnn.array_types import FloatArray
 from kbnn.core import kernel, reference
 from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of
-from kbnn.distributions import negative_binomial
-from kbnn.distributions.normal_mixture import PARAM
+from kbnn.distributions.negative_binomial import NegativeBinomial
+from kbnn.distributions.predictive import PARAM
 from kbnn.model.rescale import grow_state
 
 
@@ -38,7 +38,7 @@ def test_the_crps_of_many_counts_is_their_sum(mu: float, alpha: float) -> None:
     y = np.round(mu + sd * np.array([-2.0, 0.0, 3.0]))
     rows = stated_counts(np.full(3, mu), np.full(3, alpha))
     wanted = [summed_crps(value, mu, alpha) for value in y]
-    assert negative_binomial.crps(y, rows) == pytest.approx(wanted, rel=1e-9)
+    assert NegativeBinomial(rows).crps(y) == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.skipif(not kernel.is_compiled(), reason="the kernel beside its twin")

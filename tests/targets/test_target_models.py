@@ -18,13 +18,16 @@ from kbnn import Config, init, predict
 from kbnn.array_types import FloatArray
 from kbnn.core import kernel, likelihoods
 from kbnn.data.batch import Rows
-from kbnn.distributions import calibration, dispatch, log_link, negative_binomial
-from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
+from kbnn.distributions import calibration, log_link, negative_binomial
+from kbnn.distributions.dispatch import read_distribution
+from kbnn.distributions.log_link import LogLink
+from kbnn.distributions.negative_binomial import NegativeBinomial
+from kbnn.distributions.predictive import PARAM, PARAM_COUNT
+from kbnn.metrics.sections import describe_dependence, describe_target
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
 from kbnn.targets.base import TargetScale, TargetType
-from kbnn.targets.count import Count
 from kbnn.targets.registry import candidate_types, make_target_type
 from kbnn.workflows.evaluating import UnlearnedRowNotices
 from tests.bench.data import block, schema
@@ -65,7 +68,7 @@ def test_a_count_before_the_first_row_is_learned_has_the_spread_that_was_seen() 
     """Where a negative binomial can have it: no less than a Poisson, and fifty means at most."""
     task = count_task()
     mu, sd = np.full((3, 1), 4.0), np.array([[1.0], [6.0], [1000.0]])
-    mean, spread = task.mean_and_sd(task.cold_start_distribution(mu, sd))  # type: ignore[attr-defined]
+    mean, spread = NegativeBinomial(task.cold_start_distribution(mu, sd)).mean_and_sd()  # type: ignore[attr-defined]
     assert mean[:, 0] == pytest.approx([4.0, 4.0, 4.0])
     assert spread[:, 0] ** 2 == pytest.approx([4.0016, 36.0, 804.0])
 
@@ -92,7 +95,7 @@ def test_the_spread_of_a_count_has_two_parts() -> None:
 def count_rows(mu: list[float], inverse: list[float], share: float = 0.0) -> FloatArray:
     rows = np.ones((len(mu), PARAM_COUNT))
     rows[:, PARAM.place], rows[:, PARAM.spread], rows[:, PARAM.share] = mu, inverse, share
-    rows[:, PARAM.kind] = dispatch.NEGATIVE_BINOMIAL_CODE
+    rows[:, PARAM.kind] = NegativeBinomial.code
     return rows
 
 
@@ -104,15 +107,15 @@ def test_a_count_is_judged_as_summation_would(mu: float, inverse: float, share: 
     rows = count_rows([mu], [inverse])
     truth = stats.nbinom(1.0 / inverse, 1.0 / (1.0 + mu * inverse))
     at = np.arange(int(mu * (40.0 + 400.0 * inverse)) + 200)
-    told = negative_binomial.judge(np.array([float(y)]), rows)
+    told = NegativeBinomial(rows).score_values(np.array([float(y)]))
     assert told.nll[0] == pytest.approx(-truth.logpmf(y), rel=1e-9, abs=1e-9)
     assert told.crps[0] == pytest.approx(
         np.sum((truth.cdf(at) - (at >= y)) ** 2), rel=1e-9, abs=1e-9
     )
     assert truth.cdf(y - 1) - 1e-12 <= told.below[0] <= truth.cdf(y) + 1e-12
     for level in (0.05, 0.5, 0.975):
-        assert negative_binomial.quantile(rows, level)[0] == truth.ppf(level)
-    lower, upper = (float(edge[0]) for edge in negative_binomial.interval(rows, 0.9))
+        assert NegativeBinomial(rows).quantile(level)[0] == truth.ppf(level)
+    lower, upper = (float(edge[0]) for edge in NegativeBinomial(rows).interval(0.9))
     assert 0.0 <= lower <= upper
     assert truth.cdf(upper) - truth.cdf(lower - 1) >= 0.9 - 1e-9
 
@@ -129,14 +132,14 @@ def test_a_count_among_outliers_is_judged_as_summation_would(
     at = np.arange(300_000.0)
     below = (1.0 - eps) * near.cdf(at) + eps * (at + 1.0) / (s + at + 1.0)
     mass = (1.0 - eps) * near.pmf(y) + eps * s / ((s + y) * (s + y + 1.0))
-    told = negative_binomial.judge(np.array([float(y)]), rows)
+    told = NegativeBinomial(rows).score_values(np.array([float(y)]))
     assert told.nll[0] == pytest.approx(-math.log(mass), rel=1e-9, abs=1e-9)
     beyond = (eps * s) ** 2 * special.polygamma(1, s + at[-1] + 2.0)  # all of it the outliers'
     total = np.sum((below - (at >= y)) ** 2) + beyond
     assert told.crps[0] == pytest.approx(total, rel=1e-9, abs=1e-9)
-    assert negative_binomial.cdf(np.array([float(y)]), rows)[0] == pytest.approx(below[y], rel=1e-9)
+    assert NegativeBinomial(rows).cdf(np.array([float(y)]))[0] == pytest.approx(below[y], rel=1e-9)
     for level in (0.05, 0.5, 0.975):
-        assert negative_binomial.quantile(rows, level)[0] == np.argmax(below >= level)
+        assert NegativeBinomial(rows).quantile(level)[0] == np.argmax(below >= level)
 
 
 @pytest.mark.parametrize("mu", [0.02, 3.0, 4000.0])
@@ -147,8 +150,8 @@ def test_what_a_count_asks_of_the_dispersion_is_the_slope_of_its_mass(
     step = 1e-3
     for y in (0.0, 1.0, 30.0, 5000.0):
         mass = [
-            negative_binomial.log_density(
-                np.array([y]), count_rows([mu], [inverse * math.exp(move)])
+            NegativeBinomial(count_rows([mu], [inverse * math.exp(move)])).log_density(
+                np.array([y])
             )[0]
             for move in (-step, step)
         ]
@@ -171,14 +174,14 @@ def test_counts_far_off_are_stated_as_outliers() -> None:
     calibration.update_count_mixture(tail, y, rows)
     assert 0.01 < rows[-1, PARAM.share] < 0.06
     assert rows[-1, PARAM.spread] < 0.2
-    plain = -negative_binomial.log_density(y, count_rows([3.0] * 3000, [0.05] * 3000)).mean()
-    assert -negative_binomial.log_density(y, rows).mean() < plain - 5.0
+    plain = -NegativeBinomial(count_rows([3.0] * 3000, [0.05] * 3000)).log_density(y).mean()
+    assert -NegativeBinomial(rows).log_density(y).mean() < plain - 5.0
 
 
 def log_rows(shape: tuple[float, float, float], unit: float) -> FloatArray:
     rows = np.ones((1, PARAM_COUNT))
     rows[0, : PARAM.gain] = (0.7, 0.4, *shape)
-    rows[:, PARAM.kind], rows[:, PARAM.unit] = dispatch.LOG_LINK_CODE, unit
+    rows[:, PARAM.kind], rows[:, PARAM.unit] = LogLink.code, unit
     rows[:, PARAM.none] = 0.0
     return rows
 
@@ -206,7 +209,7 @@ def test_a_positive_value_is_judged_as_integration_would(
     def cdf(t: float) -> float:
         return float((1.0 - share) * near.cdf(linked(t)) + share * far.cdf(linked(t)))
 
-    told = log_link.judge(np.array([y]), rows)
+    told = LogLink(rows).score_values(np.array([y]))
     z = linked(y)
     density = ((1.0 - share) * near.pdf(z) + share * far.pdf(z)) / slope(z)
     assert told.nll[0] == pytest.approx(-math.log(density), rel=1e-9)
@@ -219,8 +222,8 @@ def test_a_positive_value_is_judged_as_integration_would(
             a, b, limit=400, epsabs=1e-13, epsrel=1e-12,
         )[0]  # fmt: skip
     assert told.crps[0] == pytest.approx(total, rel=1e-9 if unit else 1e-7)
-    assert cdf(float(log_link.quantile(rows, 0.3)[0])) == pytest.approx(0.3, rel=1e-9)
-    whole = log_link.log_density(np.array([2.0]), rows)[0]
+    assert cdf(float(LogLink(rows).quantile(0.3)[0])) == pytest.approx(0.3, rel=1e-9)
+    whole = LogLink(rows).log_density(np.array([2.0]))[0]
     assert whole == pytest.approx(math.log(cdf(2.5) - cdf(1.5)), rel=1e-9)
 
 
@@ -298,7 +301,7 @@ def test_nothing_below_zero_is_said_of_what_cannot_be(kind: str) -> None:
     x, y = made(kind, 900)
     far = np.vstack([x, 6.0 * x, -6.0 * x])
     said = model.predict(block(far, np.zeros(len(far))))
-    lower, upper = dispatch.interval(said.stated[:, 0], 0.99)
+    lower, upper = read_distribution(said.stated[:, 0]).interval(0.99)
     assert np.all(lower >= 0.0)
     assert np.all(np.isfinite(upper))
     assert np.all(said.mean <= max(y.max(), 0.5) * (1.0 + 1e-12))
@@ -542,8 +545,8 @@ def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
 )
 def test_pictures_and_words_are_those_of_the_kind(kind: str, words: str) -> None:
     model = learned(kind, 620)
-    assert model.task.description == words
-    drawn = model.task.partial_dependence_spec(model.card.scores[0], model.card.summaries, 0)
+    assert describe_target(model.task) == words
+    drawn = describe_dependence(model.task, model.card.scores[0], model.card.summaries, 0)
     made_of = drawn.values(model.predict(block(*made(kind, 300, seed=5))))
     assert made_of.lower is not None
     assert made_of.upper is not None
@@ -565,14 +568,14 @@ def test_which_kinds_race_and_who_speaks_first(values: list[float], kinds: list[
     assert candidate_types(schema(1), np.array(values)[:, None]) == kinds
     first = Settings().list_candidates(kinds)[0]
     assert first.kind == kinds[0]
-    assert [one.kind for one in Settings(noise=1.0).list_candidates(kinds)] == ["regression"] * 2
+    assert [one.kind for one in Settings(noise=1.0).list_candidates(kinds)] == ["regression"]
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
 def test_an_interval_from_0_has_both_shares_above_its_upper_edge(level: float) -> None:
     rows = count_rows([0.3], [0.1])
     rows[:, PARAM.gain + 1 : PARAM.most : 2] = 1.5  # of the upper edges
-    low, high = negative_binomial.interval_levels(rows, 0.5 - level / 2.0, np.array([0.99]))
+    low, high = negative_binomial.find_interval_levels(rows, 0.5 - level / 2.0, np.array([0.99]))
     assert low[0] == 0.0
     assert high[0] == pytest.approx(special.ndtr(1.5 * special.ndtri(level)))
 
@@ -580,7 +583,7 @@ def test_an_interval_from_0_has_both_shares_above_its_upper_edge(level: float) -
 def test_where_only_zeros_were_seen_a_mean_may_be_a_half() -> None:
     rows = count_rows([0.2, 3.0, 3.0, 3.0], [0.1] * 4)
     rows[:, PARAM.most] = [0.0, 0.0, 2.0, -np.inf]
-    mean, sd = Count(schema(1)).mean_and_sd(rows)
+    mean, sd = NegativeBinomial(rows).mean_and_sd()
     assert mean.tolist() == [0.2, 0.5, 2.0, 3.0]
     assert sd == pytest.approx(np.sqrt(mean + 0.1 * mean**2))
 

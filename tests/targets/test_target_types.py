@@ -10,7 +10,9 @@ import pytest
 
 from kbnn.array_types import FloatArray
 from kbnn.core.kernel import Prediction
-from kbnn.targets.base import OutputOptions, TargetScale
+from kbnn.metrics.sections import build_target_section, describe_dependence
+from kbnn.output.fields import OutputOptions, list_output_fields
+from kbnn.targets.base import TargetScale, choose_covariance
 from kbnn.targets.prediction import Forecast, blank_rows
 from kbnn.targets.registry import TargetSample, choose_target_type
 from tests.judging import label_card, label_task, labels, number_card, number_task, numbers
@@ -82,8 +84,8 @@ def test_numbers_have_varied_when_every_target_has(y: Any, after: int) -> None:
 
 
 def test_few_classes_are_grouped() -> None:
-    assert [label_task().choose_covariance(k) for k in (2, 4, 5)] == ["group", "group", "neuron"]
-    assert number_task().choose_covariance(9) == "group"
+    assert [choose_covariance(label_task(), k) for k in (2, 4, 5)] == ["group", "group", "neuron"]
+    assert choose_covariance(number_task(), 9) == "group"
 
 
 def test_a_network_has_an_output_for_each_class_that_came() -> None:
@@ -121,7 +123,8 @@ def test_the_columns_of_numbers() -> None:
         outlier=np.array([0.2]),
     )
     found = columns(
-        number_task("a", "b").output_fields(OutputOptions(decompose=True, outlier=True)), forecast
+        list_output_fields(number_task("a", "b"), OutputOptions(decompose=True, outlier=True)),
+        forecast,
     )
     z = 1.6448536269514722
     assert found == {
@@ -139,7 +142,7 @@ def test_the_columns_of_numbers() -> None:
         "noise_sd_b": [0.8],
         "outlier": [0.2],
     }
-    assert list(columns(number_task("a").output_fields(OutputOptions(0.5)), forecast)) == [
+    assert list(columns(list_output_fields(number_task("a"), OutputOptions(0.5)), forecast)) == [
         "mean",
         "sd",
         "lower",
@@ -151,14 +154,16 @@ def test_the_columns_of_classes() -> None:
     p = labels(np.array([[0.3, 0.7], [0.6, 0.4], [NAN, NAN]]))
     task = label_task(["no", "yes"])
     named = ["yes", "no", None]
-    found = columns(task.output_fields(OutputOptions()), p)
+    found = columns(list_output_fields(task, OutputOptions()), p)
     assert found["label"] == named
     assert found["p_yes"][:2] == [0.7, 0.4]
-    growing = columns(task.output_fields(OutputOptions(open=True)), p)
+    growing = columns(list_output_fields(task, OutputOptions(open=True)), p)
     assert list(growing) == ["label", "probability"]
     assert growing["probability"][:2] == [0.7, 0.6]
     assert list(
-        columns(label_task(["no", "yes"], closed=True).output_fields(OutputOptions(open=True)), p)
+        columns(
+            list_output_fields(label_task(["no", "yes"], closed=True), OutputOptions(open=True)), p
+        )
     ) == [
         "label",
         "p_no",
@@ -189,7 +194,7 @@ def test_the_second_of_two_classes_is_drawn_or_the_one_that_came_most_often(
     y = np.array([len(classes) - 1.0] * 6 + [0.0, 0.0, 1.0])[:, None]
     p = np.tile([0.7, *[0.3 / (len(classes) - 1)] * (len(classes) - 1)], (9, 1))
     card.add(y, y, labels(p))  # the first is what was said each time
-    found = task.partial_dependence_spec(card.scores[0], card.summaries, 0)
+    found = describe_dependence(task, card.scores[0], card.summaries, 0)
     assert found.name == f"probability of {drawn}"
     assert found.values(labels(p)).value.tolist() == p[:, shown].tolist()
     assert found.truth(y[:, 0]).tolist() == (y[:, 0] == shown).astype(float).tolist()
@@ -199,9 +204,13 @@ def test_headlines_stand_beside_the_constant_or_say_what_they_mean() -> None:
     card = number_card(1, 1)
     y = np.array([0.0, 4.0] * 20)[:, None]
     card.add(y, y, numbers(y + 1.0, np.ones_like(y)))
-    values = {**card.scores[0].metric_values(), "skipped": 2}
-    tiles = {tile.label: tile for tile in number_task("y").build_tiles(values, "y", 1300)}
+    card.add(y[:2], np.full((2, 1), np.nan), numbers(y[:2], np.ones((2, 1))))
+    section = build_target_section(number_task("y"), card.scores[0], card.summaries, 0, [], 1300)
+    tiles = {tile.label: tile for tile in section.tiles}
     assert tiles["Rows"][1:] == ("40", "2 without a target, 1,300 unreadable")
     assert tiles["RMSE"][1:] == ("1.000", "2.000 for the best constant")
     assert tiles["MAE"][1:] == ("1.000", "the mean size of the error")
-    assert number_task("y").build_tiles({**values, "skipped": 0}, "y", 0)[0][2] == "all scored"
+    card = number_card(1, 1)
+    card.add(y, y, numbers(y + 1.0, np.ones_like(y)))
+    section = build_target_section(number_task("y"), card.scores[0], card.summaries, 0, [])
+    assert section.tiles[0].remark == "all scored"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console, RenderableType
 
+import kbnn
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import open_stream
 from kbnn.fleet.key_index import KeyScores
 from kbnn.metrics.scorecard import CurvePoint
-from kbnn.model.candidates import EliminatedCandidate
 from kbnn.model.diagnostics import Effect
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
@@ -256,7 +255,7 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
 
 def test_classes_have_no_intervals_to_tell_of() -> None:
     for task, told in ((label_task(["a", "b"]), ""), (number_task(), ", calibrated intervals")):
-        made = Evaluation(task, number_card(1, 1), task.interval_mode("tracked"))
+        made = Evaluation(task, number_card(1, 1), None if task.labels else "tracked")
         assert result_screens.format_rows_line(made) == f"0 rows scored{told}"
         assert ("intervals" in made.to_json()) == bool(told)
 
@@ -294,30 +293,16 @@ def test_a_weight_is_told_with_its_network_where_there_are_several() -> None:
     assert [line.split(", layer")[0] for line in several[1:]] == ["network 1", "network 2"]
 
 
-def test_the_shape_that_won_is_told_beside_the_nearest_rival(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run = Training(build_train_options("a.csv", "y"))
-    run.model = small()
-    won = run.model.racers[0].learner.settings
-    run.model.lost = tuple(
-        EliminatedCandidate(replace(won, hidden=hidden), nats, 64, won)
-        for hidden, nats in (((10,), 40.0), ((5, 5), 2.5), ((7,), 9.0))
-    )
-    progress.TrainListener(False, None)._announce_shape(run)
-    said = capsys.readouterr().err
-    assert "--layers 3 is in use, 2.50 nats ahead of --layers 5,5 after 80 rows" in said
-
-
 def test_every_pass_is_part_of_what_learning_will_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,y\n" + "".join(f"{at % 7},{at % 5}\n" for at in range(40_000)))
     monkeypatch.setattr(run_results, "measure_row_seconds", lambda model: 0.01)
-    model = OnlineModel.create(Settings(hidden=(3,), rehearse=0, kind="regression"), schema(1))
+    settings = Settings(hidden=(3,), rehearse=0, kind="regression", preset="fast")
+    model = OnlineModel.create(settings, schema(1))
     with open_stream([str(path)]) as stream:
-        said = [run_results.estimate_cost(model, stream, passes) for passes in (1, 3)]
+        said = [run_results.describe_cost(model, stream, passes) for passes in (1, 3)]
     assert said[0] is not None
     assert said[0].startswith("1 columns: 10 ms a row to learn, about ")
     minutes = [float(str(text).partition("about ")[2].split()[0]) for text in said]
@@ -350,3 +335,10 @@ def test_columns_are_listed_with_center_scale_and_what_is_missing() -> None:
         ["e", "number", "sd", "of", "heat", "0.0", "%"],
         ["note", "ignored", "not", "used"],
     ]
+
+
+def test_a_model_of_classes_has_no_intervals() -> None:
+    for y, mode in ((["u", "v"] * 40, None), ([0.1, 0.7] * 40, "tracked")):
+        model = kbnn.Model("y", layers=2)
+        model.learn({"x": np.arange(80.0), "y": y})
+        assert model._require_model().interval_mode == mode

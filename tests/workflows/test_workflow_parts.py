@@ -26,6 +26,8 @@ from kbnn.fleet.key_index import KeyScores
 from kbnn.fleet.pooling import KEY_DISCOUNT, BetweenKeyVariance, create_pooled_model
 from kbnn.metrics.numeric_metrics import NumericScore
 from kbnn.metrics.scorecard import FIRST_POINT_ROWS, LearningCurve
+from kbnn.metrics.sections import list_effect_quantities
+from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import choose_headline, describe_bias
 from kbnn.model import merge, scaler
 from kbnn.model.diagnostics import Effect, _build_effects
@@ -92,7 +94,8 @@ def test_a_quarter_more_error_is_a_half_more_of_its_square(
     def errors(y: FloatArray, said: FloatArray) -> FloatArray:
         return np.full(len(y), next(answers))
 
-    monkeypatch.setattr(model.task, "errors", errors)
+    metrics = find_metrics(model.task)._replace(errors=errors)
+    monkeypatch.setattr(run_results, "find_metrics", lambda task: metrics)
     assert (run_results.measure_forgetting(model) is not None) == told
 
 
@@ -100,7 +103,7 @@ def test_errors_of_several_targets_count_each_in_its_scale() -> None:
     model = learned(targets=2)
     y = np.array([[0.0, 0.0], [1.0, 100.0], [2.0, 200.0]])
     said = y + np.array([[0.5, 0.0], [0.0, 50.0], [0.0, 0.0]])
-    errors = model.task.errors(y, said)
+    errors = find_metrics(model.task).errors(y, said)
     assert errors[0] == pytest.approx(errors[1])
     assert errors[2] == 0.0
 
@@ -136,7 +139,7 @@ def test_a_key_begins_with_as_many_networks_as_a_race_chose_for_all() -> None:
     x = rng.standard_normal((80, 2))
     common.learn(block(x, x[:, :1]))
     key = create_pooled_model(settings, common, BetweenKeyVariance())
-    assert len(key.learner_state.members) == len(key.learner_state.log_weight) == 3
+    assert len(key.learner_state.members) == len(key.learner_state.pool.weight) == 3
     key.learn(block(x[:5], x[:5, :1]))
     assert np.isfinite(key.predict(block(x[:2], x[:2, :1])).mean).all()
 
@@ -196,7 +199,7 @@ def test_a_stream_that_changed_often_for_its_length_is_remarked_on(
 def test_every_output_of_amounts_is_told_of_by_its_own_name() -> None:
     known = Schema([Column(name, "number", "target") for name in ("rain", "snow")], "amount")
     task = make_target_type(known, Settings(kind="amount"))
-    assert [(made.name, made.unit, made.target) for made in task.effect_quantities(4)] == [
+    assert [(made.name, made.unit, made.target) for made in list_effect_quantities(task, 4)] == [
         ("rain", "units of rain", 0),
         ("snow", "units of snow", 1),
         ("rain > 0", "probability", None),
