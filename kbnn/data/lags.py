@@ -167,10 +167,10 @@ def look_up_lags(
             out[known, at] = every[source[known], columns.index(lag.column)]
     if window.seconds:
         _fill_time_lags(lags, columns, history, time, every, out, window)
-    return LagValues(out, _find_last_values(history.last, y))
+    return LagValues(out, find_last_values(history.last, y))
 
 
-def _find_last_values(last: FloatArray, y: FloatArray) -> FloatArray:
+def find_last_values(last: FloatArray, y: FloatArray) -> FloatArray:
     """Return the last known value of each target before each row."""
     rows = np.concatenate((last[None], y))[:-1]
     known = np.where(np.isfinite(rows), np.arange(len(rows))[:, None], 0)

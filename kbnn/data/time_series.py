@@ -16,7 +16,15 @@ from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
 from kbnn.data.clock import DAY_SECONDS, Clock, make_unique_name
 from kbnn.data.csv_records import missing_column_error
-from kbnn.data.lags import History, Lag, LagSpec, compute_lag_window, look_up_lags, parse_lags
+from kbnn.data.lags import (
+    History,
+    Lag,
+    LagSpec,
+    compute_lag_window,
+    find_last_values,
+    look_up_lags,
+    parse_lags,
+)
 from kbnn.data.schema import Column, Place, Schema
 from kbnn.data.timestamps import (
     TimeSample,
@@ -62,6 +70,9 @@ class Timeline:
         self.hidden_places = [at[Place(name, None)] for name in schema.lag_only]
         step = 0.0 if schema.clock is None else schema.clock.step
         self.lag_window = compute_lag_window(self.lags, step)
+        season = 0 if schema.clock is None else schema.clock.season_steps
+        self.season = season if season < self.lag_window.rows else 0
+        """Rows per season; 0 without one, or if it is longer than the history."""
 
     def make_history(self) -> History:
         """Return an empty history."""
@@ -95,6 +106,25 @@ class Timeline:
         x[:, self.places] = found.lags
         x[:, self.hidden_places] = np.nan
         return LaggedBatch(rows._replace(x=x), found.base if self.changes else None)
+
+    def look_up_naive(self, history: History, rows: Rows) -> FloatArray:
+        """Return naive forecasts (n, 3) of the first target; NaN where unknown.
+
+        They are the last value, the value a season ago, and that value moved by the change since
+        then. The target must have lags.
+        """
+        y = rows.y[:, 0]
+        last = find_last_values(history.last[:1], y[:, None])[:, 0]
+        naive = np.full((len(y), 3), np.nan)
+        naive[:, 0] = last
+        if self.season:
+            known = history.values[:, self.columns.index(self._targets[0])]
+            ahead = np.full(self.season + 1, np.nan)
+            every = np.concatenate((ahead, known, y))
+            at = np.arange(len(known), len(known) + len(y))
+            naive[:, 1] = every[at + 1]
+            naive[:, 2] = every[at + 1] + last - every[at]
+        return naive
 
     def _select_lagged_values(self, rows: Rows) -> FloatArray:
         """Return the values (n, columns) of the columns that have lags."""

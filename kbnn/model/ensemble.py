@@ -114,7 +114,7 @@ def prior_scales(variant: int) -> tuple[float, float]:
 
 def map_members(work: Callable[[T], U], members: Sequence[T], rows: int) -> list[U]:
     """Apply `work` to all members and return results in order; many rows are worth threads."""
-    if len(members) == 1 or rows < THREAD_ROWS:
+    if len(members) < 2 or rows < THREAD_ROWS:
         return [work(member) for member in members]
     with ThreadPoolExecutor(min(len(members), os.cpu_count() or 1)) as pool:
         return list(pool.map(work, members))

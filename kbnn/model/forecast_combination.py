@@ -21,6 +21,11 @@ starts with five errors of a Gaussian.
 Errors are recorded with other inputs unknown, as at most origins. Where they are given, the
 network's forecast is used alone, and its variance grows at most as that of a random walk.
 
+One step ahead there is an error at every row, and inputs are given. The weights are the same
+function of these errors, each limited to 8 predicted sds, so that an outlier does not make all
+candidates equal. The network's predictive distribution is moved to the combined mean, and scaled
+by the ratio of the combined RMS error to the network's.
+
 The state has a fixed size. Origins are the row numbers t with frac(t g) < 1/spacing, g the golden
 ratio: evenly spread, and not in step with any season.
 """
@@ -28,12 +33,13 @@ ratio: evenly spread, and not in step with any season.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 from math import erf
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import BoolArray, FloatArray
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 
 COMBINED_STEPS: Final = 48
@@ -52,6 +58,12 @@ PRIOR_GROWTH_STEPS: Final = 24
 """Steps over which the prior squared error grows as that of a random walk."""
 PRIOR_GAUSSIAN_ERRORS: Final = 5.0
 WIDTH_LIMITS: Final = (0.4, 4.0)
+ONE_STEP_DECAY: Final = 0.5 ** (1.0 / ERROR_HALF_LIFE_ROWS)
+MAX_ERROR_SD: Final = 8.0
+"""Limit of an error of one step, in predicted sds."""
+ONE_STEP_PRIOR_ERRORS: Final = 20.0
+"""Weight of equal errors in the ratio of the combined error to the network's."""
+ONE_STEP_WIDTH_LIMITS: Final = (0.5, 1.5)
 MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
 """Steps up to which variances grow."""
 ORIGIN_SPACING: Final = ((512, 8), (4096, 21), (16384, 55), (2**62, 144))
@@ -121,6 +133,7 @@ class StepErrors(NamedTuple):
     pending: FloatArray  # (k, 7, S) candidates, combined mean, sd and path variance by origin
     age: FloatArray  # (k,) rows since each pending origin, at the last origin
     rows: FloatArray  # (3,) rows so far, rows at the last origin, rows at the first
+    one_step: FloatArray  # (2, 5) discounted number and squares: candidates, combined forecast
 
     @classmethod
     def create(cls) -> StepErrors:
@@ -134,6 +147,7 @@ class StepErrors(NamedTuple):
             np.zeros((0, 7, s)),
             np.zeros(0),
             np.zeros(3),
+            np.zeros((2, 5)),
         )
 
     def advance(self, rows: int) -> StepErrors:
@@ -169,7 +183,9 @@ class StepErrors(NamedTuple):
         age = self.age + new
         kept = age < COMBINED_STEPS
         rows = np.array([self.rows[0], self.rows[0], self.rows[2] or self.rows[0]])
-        return StepErrors(count, square, ratio, histogram, self.pending[kept], age[kept], rows)
+        return StepErrors(
+            count, square, ratio, histogram, self.pending[kept], age[kept], rows, self.one_step
+        )
 
     def add_origin(self, paths: CandidatePaths, made: CombinedForecast) -> StepErrors:
         """Add the forecasts of one origin, after the last row counted."""
@@ -182,6 +198,35 @@ class StepErrors(NamedTuple):
             age=np.append(self.age, 0.0),
         )
 
+    def combine_one_step(
+        self, mean: FloatArray, naive: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Combine the network's forecasts (n,) of one step with naive ones (n, 3).
+
+        Returns the means (n,), and the factors (n,) of the sds.
+        """
+        errors = self.one_step[None]
+        return _average_one_step(errors, mean, naive), _compute_one_step_scale(errors, naive)
+
+    def learn_one_step(
+        self, mean: FloatArray, sd: FloatArray, naive: FloatArray, y: FloatArray
+    ) -> tuple[StepErrors, FloatArray, FloatArray]:
+        """Combine consecutive rows; each uses the errors of the rows before it."""
+        limit = np.fmin(MAX_ERROR_SD * sd, _LARGEST)[:, None]
+        error = np.column_stack((mean, naive)) - y[:, None]
+        found = np.isfinite(error) & np.isfinite(error[:, :1])
+        squares = np.clip(np.where(found, error, 0.0), -limit, limit) ** 2
+        past = np.empty((len(y) + 1, 2, 5))
+        for at in range(4):
+            past[:, 0, at] = _sum_discounted(self.one_step[0, at], found[:, at])
+            past[:, 1, at] = _sum_discounted(self.one_step[1, at], squares[:, at])
+        combined = _average_one_step(past[:-1], mean, naive)
+        off = np.clip(np.where(found[:, 0], combined - y, 0.0), -limit[:, 0], limit[:, 0])
+        past[:, 0, 4] = past[:, 0, 0]
+        past[:, 1, 4] = _sum_discounted(self.one_step[1, 4], off**2)
+        scale = _compute_one_step_scale(past[:-1], naive)
+        return self._replace(one_step=past[-1].copy()), combined, scale
+
     def open_combiner(self) -> ForecastCombiner:
         """Open a combiner that uses the errors known so far."""
         return ForecastCombiner(self)
@@ -189,10 +234,10 @@ class StepErrors(NamedTuple):
     def is_valid(self) -> bool:
         """Return whether shapes and values are possible."""
         like = StepErrors.create()
-        sums = (self.number, self.square, self.ratio, self.histogram, self.age, self.rows)
+        sums = (*self[:4], self.age, self.rows, self.one_step)
         return (
             all(part.shape[1:] == other.shape[1:] for part, other in zip(self, like, strict=True))
-            and all(len(self[k]) == len(like[k]) for k in (0, 1, 2, 3, 6))
+            and all(len(self[k]) == len(like[k]) for k in (0, 1, 2, 3, 6, 7))
             and len(self.age) == len(self.pending) <= COMBINED_STEPS
             and all(bool(np.all((part >= 0.0) & (part <= 1e308))) for part in sums)
             and bool(np.all(self.age < COMBINED_STEPS))
@@ -200,6 +245,35 @@ class StepErrors(NamedTuple):
             and bool(np.all(self.rows[1:] <= self.rows[0]))
             and not bool(np.any(np.abs(self.pending) > 1e308))
         )
+
+
+def _sum_discounted(start: float, values: FloatArray | BoolArray) -> list[float]:
+    """Return the discounted sums before each value, and after the last."""
+    add = lambda total, value: ONE_STEP_DECAY * total + value  # noqa: E731
+    return list(accumulate(values.tolist(), add, initial=float(start)))
+
+
+def _average_one_step(errors: FloatArray, mean: FloatArray, naive: FloatArray) -> FloatArray:
+    """Return the combined means (n,), given the errors (n or 1, 2, 5) before each row."""
+    made = np.column_stack((mean, naive))
+    usable = np.isfinite(made)
+    number, square = errors[:, 0, :4], errors[:, 1, :4]
+    own = square[:, :1] / np.maximum(number[:, :1], 1.0)
+    error_var = (square + PRIOR_ERRORS * NAIVE_PRIOR_FACTOR * own) / (number + PRIOR_ERRORS)
+    error_var[:, :1] = own
+    usable[:, 1:] &= number[:, :1] > 0.0
+    weights = _compute_weights(error_var[:, :, None], usable[:, :, None])[:, :, 0]
+    combined = np.sum(weights * np.where(usable, made, 0.0), axis=1)
+    return np.where(usable[:, 0], combined, mean)
+
+
+def _compute_one_step_scale(errors: FloatArray, naive: FloatArray) -> FloatArray:
+    """Return the factors (n,) of the network's sd, given the errors before each row."""
+    number, equal = errors[:, 0, 0], ONE_STEP_PRIOR_ERRORS
+    ratio = _divide(errors[:, 1, 4], errors[:, 1, 0], 1.0)
+    scale = np.sqrt((number * ratio + equal) / (number + equal))
+    is_combined = np.isfinite(naive).any(axis=1)
+    return np.where(is_combined, np.clip(scale, *ONE_STEP_WIDTH_LIMITS), 1.0)
 
 
 class ForecastCombiner:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.array_types import IntArray
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.core.kernel import open_session
 from kbnn.core.reference import UNLABELLED
 from kbnn.data.batch import LearnResult, Rows, TargetTypeChange, make_fill_values, slice_rows
@@ -37,6 +37,7 @@ from kbnn.model.recursive_forecast import (
     ForecastContext,
     SequenceNotices,
     SequentialPredictor,
+    can_combine,
     forecast_candidates,
 )
 from kbnn.model.replay_buffer import (
@@ -56,9 +57,15 @@ from kbnn.targets.base import (
     list_noise_sds,
     make_empty_forecast,
     max_outputs,
-    supports_paths,
 )
-from kbnn.targets.prediction import IN_WARMUP, Forecast, join_forecasts, select_rows, shift_forecast
+from kbnn.targets.prediction import (
+    IN_WARMUP,
+    Forecast,
+    adjust_forecast,
+    join_forecasts,
+    select_rows,
+    shift_forecast,
+)
 from kbnn.targets.registry import candidate_types, make_target_type, widen_target_type
 
 __all__ = ["IN_WARMUP", "Forecast", "OnlineModel", "Rows"]
@@ -376,9 +383,7 @@ class OnlineModel:
     @property
     def combines_forecasts(self) -> bool:
         """Whether forecasts of several steps are possible, so that their errors are recorded."""
-        schema = self._schema
-        lagged = {lag.column for lag in schema.lags}
-        return supports_paths(self.task) and schema.targets[0] in lagged and not schema.wait
+        return can_combine(self._schema, self.task)
 
     def _learn_between_origins(self, rows: Rows) -> LearnResult:
         """Learn rows, and record a forecast of the next steps at each origin among them."""
@@ -432,6 +437,8 @@ class OnlineModel:
         if held and (again or not self.settings.units):
             self.finish_warmup()
             held = False
+        combines = not again and self.combines_forecasts
+        naive = self.timeline.look_up_naive(self.history, rows) if combines else None
         placed = self._add_lags(rows)
         parts: list[Forecast] = []
         type_changes: tuple[TargetTypeChange, ...] = ()
@@ -456,9 +463,24 @@ class OnlineModel:
             join_forecasts(parts) if parts else make_empty_forecast(0, self.task.numbers)
         )
         forecast = restore_pending_forecasts(forecast, earlier_forecasts)
+        if naive is not None:
+            forecast = self._combine_with_naive(placed.rows.y, forecast, naive)
         if not again:
             self.score_rows(placed.rows, forecast, held)
         return LearnResult(forecast, type_changes)
+
+    def _combine_with_naive(self, y: FloatArray, forecast: Forecast, naive: FloatArray) -> Forecast:
+        """Combine forecasts of one step with naive ones, except those of the warm-up."""
+        known = ((forecast.status & IN_WARMUP) == 0)[:, None]
+        network = np.where(known, forecast.mean, np.nan)
+        self.step_errors, mean, scale = self.step_errors.learn_one_step(
+            network[:, 0], forecast.sd[:, 0], naive, y[:, 0]
+        )
+        return adjust_forecast(
+            forecast,
+            np.where(known, mean[:, None], forecast.mean),
+            np.where(known, scale[:, None], 1.0),
+        )
 
     def _split_at_invalid_target(self, rows: Rows) -> tuple[Rows, tuple[TargetTypeChange, ...]]:
         """Return rows up to the next target that the selected target type excludes.

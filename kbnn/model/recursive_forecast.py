@@ -1,10 +1,10 @@
 """Forecasts of several steps: later rows use earlier forecasts as their lags.
 
 The network's path is recursive: the mean of each step is that of the network at lags which are
-means themselves, limited to the range seen so far plus a quarter of it on either side. Only the
-first step is the network's alone, with its own predictive distribution. From the second step on the
-path is combined with naive forecasts, and its error bars follow from the errors of past forecasts
-(kbnn.model.forecast_combination).
+means themselves, limited to the range seen so far plus a quarter of it on either side. Every step
+is combined with naive forecasts by past errors (kbnn.model.forecast_combination). The first step
+keeps the shape of the network's predictive distribution; error bars of later steps follow from the
+errors of past forecasts.
 
 `SequentialPredictor` is what `predict` and `evaluate` use for consecutive rows: known targets are
 used by the rows after them, and where targets are missing the forecast continues.
@@ -35,8 +35,14 @@ from kbnn.model.forecast_combination import (
     build_candidates,
 )
 from kbnn.model.learner import Learner, LearnerState, encode_for_members
-from kbnn.targets.base import make_empty_forecast, supports_paths
-from kbnn.targets.prediction import Forecast, join_forecasts, select_rows, shift_forecast
+from kbnn.targets.base import TargetType, make_empty_forecast, supports_paths
+from kbnn.targets.prediction import (
+    Forecast,
+    adjust_forecast,
+    join_forecasts,
+    select_rows,
+    shift_forecast,
+)
 
 RANGE_MARGIN_SHARE: Final = 0.25
 
@@ -54,6 +60,22 @@ class ForecastContext(NamedTuple):
     def season(self) -> int:
         """Rows per season, 0 without one."""
         return 0 if self.schema.clock is None else self.schema.clock.season_steps
+
+    @property
+    def combines_forecasts(self) -> bool:
+        """Whether forecasts are combined with naive ones."""
+        return can_combine(self.schema, self.learner.task)
+
+    def combine_one_step(self, forecast: Forecast, naive: FloatArray) -> Forecast:
+        """Combine the network's forecasts of one step with naive ones (n, 3)."""
+        mean, scale = self.errors.combine_one_step(forecast.mean[:, 0], naive)
+        return adjust_forecast(forecast, mean[:, None], scale[:, None])
+
+
+def can_combine(schema: Schema, task: TargetType) -> bool:
+    """Return whether forecasts of several steps are possible, so that errors are recorded."""
+    lagged = {lag.column for lag in schema.lags}
+    return supports_paths(task) and schema.targets[0] in lagged and not schema.wait
 
 
 class MomentPredictor:
@@ -189,7 +211,7 @@ class NetworkPath:
 class OriginPaths(NamedTuple):
     """Forecasts from n origins over S steps, before they are combined."""
 
-    first: Forecast  # of the first step, by the network alone
+    first: Forecast  # of the first step
     candidates: CandidatePaths
     share: FloatArray  # (n, S) epistemic share of the network's variance
 
@@ -237,7 +259,7 @@ class HorizonPath:
     """Combined forecasts, step by step, from n histories."""
 
     def __init__(self, network: ForecastContext, histories: Sequence[History]) -> None:
-        self._network = network
+        self._network, self._histories = network, histories
         self._path = NetworkPath(network, histories)
         self._known = self._path.known_targets
         self._combiner = network.errors.open_combiner()
@@ -251,8 +273,8 @@ class HorizonPath:
     def advance(self, rows: Rows) -> tuple[Forecast | None, CandidatePaths, FloatArray]:
         """Forecast the next row of each history (n rows, whose targets are not used).
 
-        Returns the network's own forecast at the first step, the candidates of the step, and the
-        epistemic share of the network's variance.
+        Returns the combined forecast of the first step (later None), the candidates of the step,
+        and the epistemic share of the network's variance.
         """
         network, path = self._network, self._path
         x, base = path.look_up_inputs(rows.x, rows.time), path.base
@@ -266,6 +288,12 @@ class HorizonPath:
         if self._step == 1:
             first = network.learner.predict(network.learned, x, None)
             first = shift_forecast(first, base[:, None]) if network.schema.changes else first
+            known = enumerate(self._histories)
+            naive = [
+                network.timeline.look_up_naive(each, slice_rows(rows, k, k + 1))
+                for k, each in known
+            ]
+            first = network.combine_one_step(first, np.concatenate(naive))
         candidates = build_candidates(
             mean[:, None], var[:, None], self._known, network.season, self._step
         )
@@ -447,6 +475,9 @@ class SequentialPredictor:
         """Predict rows from the history, and append them to it."""
         network = self._network
         placed = network.timeline.look_up_lags(self._history, rows)
+        naive = None
+        if network.combines_forecasts and not self._gap:
+            naive = network.timeline.look_up_naive(self._history, rows)
         x_sd = placed.rows.x_sd
         if np.any(self._uncertain.values):
             x_sd = np.zeros_like(rows.x) if x_sd is None else x_sd.copy()
@@ -459,8 +490,10 @@ class SequentialPredictor:
         )
         forecast = network.learner.predict(network.learned, placed.rows.x, x_sd)
         if placed.base is None or np.isfinite(placed.base).all():
-            return placed.restore_level(forecast)
-        return self._level_without_past(forecast, placed)
+            forecast = placed.restore_level(forecast)
+        else:
+            forecast = self._level_without_past(forecast, placed)
+        return forecast if naive is None else network.combine_one_step(forecast, naive)
 
     def _level_without_past(self, forecast: Forecast, placed: LaggedBatch) -> Forecast:
         """Spread changes without a known last value uniformly over the range seen so far.

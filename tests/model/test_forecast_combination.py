@@ -237,7 +237,13 @@ def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
     old = {name: array for name, array in arrays.items() if not name.startswith("ahead/")}
     old["past/missed"] = np.zeros((3, 1))
     assert serialize.from_state(header, old).step_errors.number.sum() == 0.0
-    for name, value in (("number", -1e9), ("age", 48.0), ("square", np.nan), ("rows", 1e300)):
+    for name, value in (
+        ("number", -1e9),
+        ("age", 48.0),
+        ("square", np.nan),
+        ("rows", 1e300),
+        ("one_step", -1e9),
+    ):
         broken = {**arrays, f"ahead/{name}": arrays[f"ahead/{name}"] + value}
         with pytest.raises(ModelError, match="errors of past forecasts"):
             serialize.from_state(header, broken)
@@ -265,6 +271,61 @@ def test_a_random_walk_is_forecast_as_its_last_value() -> None:
                        y[origin - 1] - y[[origin + 5, origin + 23]]))  # fmt: skip
     ours, naive = np.sqrt(np.mean(np.array(errors) ** 2, axis=0))
     assert (ours < 1.1 * naive).all()
+
+
+def test_train_predict_and_evaluate_make_the_same_forecast_of_the_next_row() -> None:
+    data = table()
+    first: Any = kbnn.Model("y", layers=[4])
+    first.learn(part(data, 0, 300))
+    said, ahead = first.predict(part(data, 300, 301)), first.forecast(1)
+    judged = first.evaluate(part(data, 300, 301))
+    learned = first._model.learn(rows_of(first, part(data, 300, 301)))
+    assert said.mean[0] == learned.mean[0, 0] == ahead.mean[0]
+    assert said.sd[0] == ahead.sd[0]
+    assert judged["rmse"] == abs(said.mean[0] - data["y"][300])
+
+
+def combine_by_loop(sd: FloatArray, made: FloatArray, y: FloatArray) -> list[float]:
+    """One-step combination row by row, as its equations are written."""
+    count, square = np.zeros(4), np.zeros(4)
+    found = []
+    for s, f, truth in zip(sd, made, y, strict=True):
+        known = [k for k in range(4) if not np.isnan(f[k]) and count[0]]
+        own = square[0] / max(count[0], 1.0)
+        error_var = {k: (square[k] + 3.0 * own) / (count[k] + 0.5) if k else own for k in known}
+        weight = {k: error_var[k] ** -4.0 for k in known}
+        found.append(sum(weight[k] * f[k] for k in known) / sum(weight.values()) if known else f[0])
+        decay = 0.5 ** (1 / 1500)
+        count, square = decay * count, decay * square
+        for k in np.flatnonzero(~np.isnan(f)):
+            count[k] += 1.0
+            square[k] += min(abs(f[k] - truth), 8.0 * s) ** 2
+    return found
+
+
+def test_one_step_weights_follow_the_errors_of_all_rows_before() -> None:
+    rng = np.random.default_rng(8)
+    y = rng.normal(size=300)
+    made = y[:, None] + rng.normal(size=(300, 4)) * [1.0, 0.8, 1.5, 2.0]
+    made[:40, 2:] = np.nan
+    sd = np.exp(0.2 * rng.normal(size=300))
+    errors, mean, scale = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y)
+    np.testing.assert_allclose(mean, combine_by_loop(sd, made, y), rtol=1e-9)
+    assert np.mean((mean - y)[100:] ** 2) < 0.9 * np.mean((made[100:, 1] - y[100:]) ** 2)
+    ratio = np.sqrt(np.mean((mean - y) ** 2) / np.mean((made[:, 0] - y) ** 2))
+    assert scale[-1] == pytest.approx(ratio, rel=0.1)
+    frozen, _ = errors.combine_one_step(made[:, 0], made[:, 1:])
+    assert frozen[0] != mean[0]
+
+
+def test_an_outlier_does_not_make_one_step_weights_equal() -> None:
+    rng = np.random.default_rng(9)
+    y = rng.normal(size=400)
+    made = y[:, None] + rng.normal(size=(400, 4)) * [0.3, 2.0, 2.0, 2.0]
+    y[200] = 1e9
+    errors, _, _ = StepErrors.create().learn_one_step(made[:, 0], np.full(400, 0.3), made[:, 1:], y)
+    mean, _ = errors.combine_one_step(np.zeros(1), np.ones((1, 3)))
+    assert abs(mean[0]) < 0.01
 
 
 def test_constants_fit_the_history() -> None:
