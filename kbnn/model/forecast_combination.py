@@ -22,9 +22,8 @@ Errors are recorded with other inputs unknown, as at most origins. Where they ar
 network's forecast is used alone, and its variance grows at most as that of a random walk.
 
 One step ahead there is an error at every row, and inputs are given. The weights are the same
-function of these errors, each limited to 8 predicted sds, so that an outlier does not make all
-candidates equal. The network's predictive distribution is moved to the combined mean, and scaled
-by the ratio of the combined RMS error to the network's.
+function of these errors, each limited to 50 predicted sds, so that an outlier does not make all
+candidates equal. The network's predictive distribution is moved to the combined mean.
 
 The state has a fixed size. Origins are the row numbers t with frac(t g) < 1/spacing, g the golden
 ratio: evenly spread, and not in step with any season.
@@ -59,11 +58,8 @@ PRIOR_GROWTH_STEPS: Final = 24
 PRIOR_GAUSSIAN_ERRORS: Final = 5.0
 WIDTH_LIMITS: Final = (0.4, 4.0)
 ONE_STEP_DECAY: Final = 0.5 ** (1.0 / ERROR_HALF_LIFE_ROWS)
-MAX_ERROR_SD: Final = 8.0
+MAX_ERROR_SD: Final = 50.0
 """Limit of an error of one step, in predicted sds."""
-ONE_STEP_PRIOR_ERRORS: Final = 20.0
-"""Weight of equal errors in the ratio of the combined error to the network's."""
-ONE_STEP_WIDTH_LIMITS: Final = (0.5, 1.5)
 MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
 """Steps up to which variances grow."""
 ORIGIN_SPACING: Final = ((512, 8), (4096, 21), (16384, 55), (2**62, 144))
@@ -133,7 +129,7 @@ class StepErrors(NamedTuple):
     pending: FloatArray  # (k, 7, S) candidates, combined mean, sd and path variance by origin
     age: FloatArray  # (k,) rows since each pending origin, at the last origin
     rows: FloatArray  # (3,) rows so far, rows at the last origin, rows at the first
-    one_step: FloatArray  # (2, 5) discounted number and squares: candidates, combined forecast
+    one_step: FloatArray  # (2, 4) discounted number and squares of errors of one step
 
     @classmethod
     def create(cls) -> StepErrors:
@@ -147,7 +143,7 @@ class StepErrors(NamedTuple):
             np.zeros((0, 7, s)),
             np.zeros(0),
             np.zeros(3),
-            np.zeros((2, 5)),
+            np.zeros((2, 4)),
         )
 
     def advance(self, rows: int) -> StepErrors:
@@ -198,34 +194,24 @@ class StepErrors(NamedTuple):
             age=np.append(self.age, 0.0),
         )
 
-    def combine_one_step(
-        self, mean: FloatArray, naive: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Combine the network's forecasts (n,) of one step with naive ones (n, 3).
-
-        Returns the means (n,), and the factors (n,) of the sds.
-        """
-        errors = self.one_step[None]
-        return _average_one_step(errors, mean, naive), _compute_one_step_scale(errors, naive)
+    def combine_one_step(self, mean: FloatArray, naive: FloatArray) -> FloatArray:
+        """Combine the network's forecasts (n,) of one step with naive ones (n, 3)."""
+        return _average_one_step(self.one_step[None], mean, naive)
 
     def learn_one_step(
         self, mean: FloatArray, sd: FloatArray, naive: FloatArray, y: FloatArray
-    ) -> tuple[StepErrors, FloatArray, FloatArray]:
+    ) -> tuple[StepErrors, FloatArray]:
         """Combine consecutive rows; each uses the errors of the rows before it."""
         limit = np.fmin(MAX_ERROR_SD * sd, _LARGEST)[:, None]
         error = np.column_stack((mean, naive)) - y[:, None]
         found = np.isfinite(error) & np.isfinite(error[:, :1])
         squares = np.clip(np.where(found, error, 0.0), -limit, limit) ** 2
-        past = np.empty((len(y) + 1, 2, 5))
+        past = np.empty((len(y) + 1, 2, 4))
         for at in range(4):
             past[:, 0, at] = _sum_discounted(self.one_step[0, at], found[:, at])
             past[:, 1, at] = _sum_discounted(self.one_step[1, at], squares[:, at])
         combined = _average_one_step(past[:-1], mean, naive)
-        off = np.clip(np.where(found[:, 0], combined - y, 0.0), -limit[:, 0], limit[:, 0])
-        past[:, 0, 4] = past[:, 0, 0]
-        past[:, 1, 4] = _sum_discounted(self.one_step[1, 4], off**2)
-        scale = _compute_one_step_scale(past[:-1], naive)
-        return self._replace(one_step=past[-1].copy()), combined, scale
+        return self._replace(one_step=past[-1].copy()), combined
 
     def open_combiner(self) -> ForecastCombiner:
         """Open a combiner that uses the errors known so far."""
@@ -254,10 +240,10 @@ def _sum_discounted(start: float, values: FloatArray | BoolArray) -> list[float]
 
 
 def _average_one_step(errors: FloatArray, mean: FloatArray, naive: FloatArray) -> FloatArray:
-    """Return the combined means (n,), given the errors (n or 1, 2, 5) before each row."""
+    """Return the combined means (n,), given the errors (n or 1, 2, 4) before each row."""
     made = np.column_stack((mean, naive))
     usable = np.isfinite(made)
-    number, square = errors[:, 0, :4], errors[:, 1, :4]
+    number, square = errors[:, 0], errors[:, 1]
     own = square[:, :1] / np.maximum(number[:, :1], 1.0)
     error_var = (square + PRIOR_ERRORS * NAIVE_PRIOR_FACTOR * own) / (number + PRIOR_ERRORS)
     error_var[:, :1] = own
@@ -265,15 +251,6 @@ def _average_one_step(errors: FloatArray, mean: FloatArray, naive: FloatArray) -
     weights = _compute_weights(error_var[:, :, None], usable[:, :, None])[:, :, 0]
     combined = np.sum(weights * np.where(usable, made, 0.0), axis=1)
     return np.where(usable[:, 0], combined, mean)
-
-
-def _compute_one_step_scale(errors: FloatArray, naive: FloatArray) -> FloatArray:
-    """Return the factors (n,) of the network's sd, given the errors before each row."""
-    number, equal = errors[:, 0, 0], ONE_STEP_PRIOR_ERRORS
-    ratio = _divide(errors[:, 1, 4], errors[:, 1, 0], 1.0)
-    scale = np.sqrt((number * ratio + equal) / (number + equal))
-    is_combined = np.isfinite(naive).any(axis=1)
-    return np.where(is_combined, np.clip(scale, *ONE_STEP_WIDTH_LIMITS), 1.0)
 
 
 class ForecastCombiner:

@@ -61,7 +61,6 @@ from kbnn.targets.base import (
 from kbnn.targets.prediction import (
     IN_WARMUP,
     Forecast,
-    adjust_forecast,
     join_forecasts,
     select_rows,
     shift_forecast,
@@ -471,16 +470,12 @@ class OnlineModel:
 
     def _combine_with_naive(self, y: FloatArray, forecast: Forecast, naive: FloatArray) -> Forecast:
         """Combine forecasts of one step with naive ones, except those of the warm-up."""
-        known = ((forecast.status & IN_WARMUP) == 0)[:, None]
-        network = np.where(known, forecast.mean, np.nan)
-        self.step_errors, mean, scale = self.step_errors.learn_one_step(
-            network[:, 0], forecast.sd[:, 0], naive, y[:, 0]
+        network = np.where(forecast.status & IN_WARMUP, np.nan, forecast.mean[:, 0])
+        self.step_errors, mean = self.step_errors.learn_one_step(
+            network, forecast.sd[:, 0], naive, y[:, 0]
         )
-        return adjust_forecast(
-            forecast,
-            np.where(known, mean[:, None], forecast.mean),
-            np.where(known, scale[:, None], 1.0),
-        )
+        shift = np.where(np.isfinite(network), mean - network, 0.0)
+        return shift_forecast(forecast, shift[:, None])
 
     def _split_at_invalid_target(self, rows: Rows) -> tuple[Rows, tuple[TargetTypeChange, ...]]:
         """Return rows up to the next target that the selected target type excludes.

@@ -38,7 +38,6 @@ from kbnn.model.learner import Learner, LearnerState, encode_for_members
 from kbnn.targets.base import TargetType, make_empty_forecast, supports_paths
 from kbnn.targets.prediction import (
     Forecast,
-    adjust_forecast,
     join_forecasts,
     select_rows,
     shift_forecast,
@@ -68,8 +67,8 @@ class ForecastContext(NamedTuple):
 
     def combine_one_step(self, forecast: Forecast, naive: FloatArray) -> Forecast:
         """Combine the network's forecasts of one step with naive ones (n, 3)."""
-        mean, scale = self.errors.combine_one_step(forecast.mean[:, 0], naive)
-        return adjust_forecast(forecast, mean[:, None], scale[:, None])
+        mean = forecast.mean[:, 0]
+        return shift_forecast(forecast, (self.errors.combine_one_step(mean, naive) - mean)[:, None])
 
 
 def can_combine(schema: Schema, task: TargetType) -> bool:

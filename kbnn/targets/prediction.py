@@ -56,20 +56,6 @@ def shift_forecast(forecast: Forecast, base: FloatArray) -> Forecast:
     return forecast._replace(mean=forecast.mean + base, stated=stated)
 
 
-def adjust_forecast(forecast: Forecast, mean: FloatArray, scale: FloatArray) -> Forecast:
-    """Move forecasts of real targets to means (n, targets), and multiply their sds by `scale`."""
-    stated = forecast.stated.copy()
-    stated[..., PARAM.place] = mean - scale * (forecast.mean - stated[..., PARAM.place])
-    stated[..., PARAM.spread] *= scale
-    return forecast._replace(
-        mean=mean,
-        sd=forecast.sd * scale,
-        function_sd=forecast.function_sd * scale,
-        noise_sd=forecast.noise_sd * scale,
-        stated=stated,
-    )
-
-
 def join_forecasts(parts: Sequence[Forecast]) -> Forecast:
     """Concatenate forecasts; classes unknown to earlier rows get probability 0."""
     if len(parts) == 1:

@@ -299,7 +299,7 @@ def combine_by_loop(sd: FloatArray, made: FloatArray, y: FloatArray) -> list[flo
         count, square = decay * count, decay * square
         for k in np.flatnonzero(~np.isnan(f)):
             count[k] += 1.0
-            square[k] += min(abs(f[k] - truth), 8.0 * s) ** 2
+            square[k] += min(abs(f[k] - truth), 50.0 * s) ** 2
     return found
 
 
@@ -309,12 +309,10 @@ def test_one_step_weights_follow_the_errors_of_all_rows_before() -> None:
     made = y[:, None] + rng.normal(size=(300, 4)) * [1.0, 0.8, 1.5, 2.0]
     made[:40, 2:] = np.nan
     sd = np.exp(0.2 * rng.normal(size=300))
-    errors, mean, scale = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y)
+    errors, mean = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y)
     np.testing.assert_allclose(mean, combine_by_loop(sd, made, y), rtol=1e-9)
     assert np.mean((mean - y)[100:] ** 2) < 0.9 * np.mean((made[100:, 1] - y[100:]) ** 2)
-    ratio = np.sqrt(np.mean((mean - y) ** 2) / np.mean((made[:, 0] - y) ** 2))
-    assert scale[-1] == pytest.approx(ratio, rel=0.1)
-    frozen, _ = errors.combine_one_step(made[:, 0], made[:, 1:])
+    frozen = errors.combine_one_step(made[:, 0], made[:, 1:])
     assert frozen[0] != mean[0]
 
 
@@ -323,8 +321,8 @@ def test_an_outlier_does_not_make_one_step_weights_equal() -> None:
     y = rng.normal(size=400)
     made = y[:, None] + rng.normal(size=(400, 4)) * [0.3, 2.0, 2.0, 2.0]
     y[200] = 1e9
-    errors, _, _ = StepErrors.create().learn_one_step(made[:, 0], np.full(400, 0.3), made[:, 1:], y)
-    mean, _ = errors.combine_one_step(np.zeros(1), np.ones((1, 3)))
+    errors, _ = StepErrors.create().learn_one_step(made[:, 0], np.full(400, 0.3), made[:, 1:], y)
+    mean = errors.combine_one_step(np.zeros(1), np.ones((1, 3)))
     assert abs(mean[0]) < 0.01
 
 
