@@ -51,6 +51,7 @@ class ColumnKeywords(TypedDict, total=False):
     time: str | None
     time_unit: str | None
     lags: str | int | Sequence[int] | None
+    known_ahead: ColumnNames | None
     id: str | None
     max_pending: int | str | None
     wait: int | str | None  # former name

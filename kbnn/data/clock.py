@@ -47,6 +47,13 @@ class Clock:
     day_first: bool = False  # 03/04/2026 is in April
     written: TimestampStyle = "text"
     zoned: bool = False
+    weekdays: bool = False  # daily rows without Saturdays and Sundays
+    month_end: bool = False  # rows at the last days of months
+
+    @property
+    def longest_step(self) -> float:
+        """Longest time in seconds between two rows without a gap."""
+        return 3.0 * self.step if self.weekdays else self.step
 
     @property
     def months_per_step(self) -> int:
@@ -58,6 +65,8 @@ class Clock:
     def season_steps(self) -> int:
         """Steps per season (a day, a week or a year, by the step), 0 if no season is usable."""
         step = self.step
+        if self.weekdays:
+            return WEEKDAYS
         if self.months_per_step:
             return (
                 12 // self.months_per_step
@@ -90,13 +99,20 @@ class Clock:
     def extend_times(self, time: FloatArray, steps: int) -> FloatArray:
         """Compute the times (steps, 2) that follow one time (2,)."""
         ahead = np.arange(1, steps + 1)
+        if self.weekdays and np.isfinite(time[1]):
+            day = np.datetime64(int(np.floor(time[1] / DAY_SECONDS)), "D")
+            later = np.busday_offset(day, ahead, roll="backward") - day
+            return np.asarray(time + later.astype(np.float64)[:, None] * DAY_SECONDS)
         if not self.months_per_step:
             return np.asarray(time + np.outer(ahead * self.step, [1.0, 1.0]))
-        local = np.array([_add_months(time[1], int(k) * self.months_per_step) for k in ahead])
+        local = np.array(
+            [_add_months(time[1], int(k) * self.months_per_step, self.month_end) for k in ahead]
+        )
         return np.stack((local - (time[1] - time[0]), local), axis=1)
 
 
 MAX_SEASON_STEPS: Final = 1440
+WEEKDAYS: Final = 5
 
 
 def compute_cycle_phase(cycle: str, local: FloatArray) -> FloatArray:
@@ -131,15 +147,21 @@ def make_unique_name(name: str, taken: Sequence[str]) -> str:
     return name
 
 
-def _add_months(local: float, months: int) -> float:
-    """Add months to a local time; a day past the end of a shorter month becomes its last day."""
+def _add_months(local: float, months: int, month_end: bool = False) -> float:
+    """Add months to a local time; a day past the end of a shorter month becomes its last day.
+
+    With `month_end` the day becomes the last day of its month.
+    """
+    if not np.isfinite(local):
+        return local
     whole = np.datetime64(int(np.floor(local)), "s")
     month = whole.astype("datetime64[M]")
     begin = float(month.astype("datetime64[s]").astype(np.int64))
     later = month + months
     first = float(later.astype("datetime64[s]").astype(np.int64))
     end = float((later + 1).astype("datetime64[s]").astype(np.int64))
-    return min(first + (local - begin), end - DAY_SECONDS + (local % DAY_SECONDS))
+    last = end - DAY_SECONDS + (local % DAY_SECONDS)
+    return last if month_end else min(first + (local - begin), last)
 
 
 def format_times(clock: Clock, time: FloatArray) -> list[str]:

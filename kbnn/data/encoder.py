@@ -54,7 +54,7 @@ class ClockMonitor:
         self._last = float(instants[known[-1]])
         ways = [("back", passed < 0.0), ("twice", passed == 0.0)]
         if self._by_rows:
-            ways.append(("gap", passed > 1.5 * clock.step))
+            ways.append(("gap", passed > clock.longest_step + 0.5 * clock.step))
         for way, found in ways:
             if way not in self._reported and found.any():
                 self._reported.add(way)

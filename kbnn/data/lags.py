@@ -18,14 +18,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import FloatArray
-from kbnn.core.constants import LABEL_LIMIT
 from kbnn.errors import UsageError
 
 MAX_LAGS: Final = 64
-DISPLAY_HISTORY_ROWS: Final = 96
-"""Rows that are always kept, to be plotted beside a forecast."""
-ERROR_WINDOW_ROWS: Final = 256
-"""Recent forecast errors from which forecasts of several steps may be widened."""
+MIN_HISTORY_ROWS: Final = 240
+"""Rows that are always kept: to be plotted beside a forecast, and to score earlier forecasts."""
 MAX_HISTORY_ROWS: Final = 100_000
 """Largest number of rows in a history."""
 
@@ -76,10 +73,7 @@ def _parse_lag(column: str | None, item: str) -> LagSpec:
 
 
 class History:
-    """The last rows that lags need, and the last value and the range of each target.
-
-    `missed` holds the last forecast errors in units of their predicted standard deviation.
-    """
+    """The last rows that lags need, and the last value and the range of each target."""
 
     def __init__(self, columns: int, targets: int) -> None:
         self.time = np.zeros((0, 2))
@@ -87,7 +81,6 @@ class History:
         self.last = np.full(targets, np.nan)
         self.low = np.full(targets, np.nan)
         self.high = np.full(targets, np.nan)
-        self.missed = np.zeros((0, targets))
 
     def copy(self) -> History:
         """Return an independent copy."""
@@ -118,12 +111,6 @@ class History:
                 self.last[at] = seen[-1]
                 self.low[at] = np.fmin(self.low[at], seen.min())
                 self.high[at] = np.fmax(self.high[at], seen.max())
-
-    def record_errors(self, missed: FloatArray) -> None:
-        """Record standardised forecast errors (n, T); NaN where forecast or target is missing."""
-        known = missed[np.isfinite(missed).any(axis=1)]
-        known = np.clip(known, -LABEL_LIMIT, LABEL_LIMIT)
-        self.missed = np.concatenate((self.missed, known))[-ERROR_WINDOW_ROWS:]
 
 
 class LagWindow(NamedTuple):
@@ -157,7 +144,7 @@ def compute_lag_window(lags: Sequence[Lag], step: float) -> LagWindow:
     """
     rows = max((lag.rows for lag in lags), default=0)
     seconds = max((lag.seconds for lag in lags), default=0.0)
-    return LagWindow(max(rows, DISPLAY_HISTORY_ROWS), 2.0 * seconds, 0.5 * step if step else 0.5)
+    return LagWindow(max(rows, MIN_HISTORY_ROWS), 2.0 * seconds, 0.5 * step if step else 0.5)
 
 
 def look_up_lags(
@@ -180,10 +167,10 @@ def look_up_lags(
             out[known, at] = every[source[known], columns.index(lag.column)]
     if window.seconds:
         _fill_time_lags(lags, columns, history, time, every, out, window)
-    return LagValues(out, _find_last_values(history.last, y))
+    return LagValues(out, find_last_values(history.last, y))
 
 
-def _find_last_values(last: FloatArray, y: FloatArray) -> FloatArray:
+def find_last_values(last: FloatArray, y: FloatArray) -> FloatArray:
     """Return the last known value of each target before each row."""
     rows = np.concatenate((last[None], y))[:-1]
     known = np.where(np.isfinite(rows), np.arange(len(rows))[:, None], 0)

@@ -80,7 +80,8 @@ class ReadOptions:
     thousands: str = ""
     time: str | None = None  # the time column
     time_unit: str = "auto"
-    lags: str | None = None  # None: default lags for a single series
+    lags: str | None = None  # None: default lags if there is a regular clock
+    known_ahead: tuple[str, ...] = ()  # (): other inputs are used, but not known ahead
     key: tuple[str, ...] = ()  # columns that identify the series of a row
     id: str | None = None  # the column that matches late targets to their rows
     wait: int | None = None  # maximum number of pending rows
@@ -125,7 +126,9 @@ class ReadOptions:
     def time_options(self) -> TimeOptions:
         """The options about time."""
         late = self.id is not None
-        return TimeOptions(self.time, self.time_unit, self.lags, self.reordering_option, late)
+        return TimeOptions(
+            self.time, self.time_unit, self.lags, self.reordering_option, late, self.known_ahead
+        )
 
     @property
     def max_pending(self) -> int:

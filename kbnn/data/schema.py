@@ -69,6 +69,8 @@ class Schema:
     clock: Clock | None = None
     lags: list[Lag] = field(default_factory=list)
     changes: bool = False  # the model learns the change from the last value
+    known_ahead: list[str] = field(default_factory=list)  # features known when forecasts are made
+    lag_only: list[str] = field(default_factory=list)  # features used only through their lags
     wait: int = 0  # maximum number of pending rows, if there is an id
 
     @property
@@ -116,6 +118,12 @@ class Schema:
     def get_names(self, role: ColumnRole) -> list[str]:
         """Return the names of all columns with a role."""
         return [column.name for column in self.columns if column.role == role]
+
+    @property
+    def unknown_ahead(self) -> list[str]:
+        """Features beside the clock whose values are not known when forecasts are made."""
+        clock = "" if self.clock is None else self.clock.column
+        return [name for name in self.features if name not in (clock, *self.known_ahead)]
 
     def list_used(self, use_target: bool) -> list[Column]:
         """List the columns that are read at all; targets and weights only on request."""
@@ -205,6 +213,9 @@ class Schema:
             and (1 <= lag.rows <= MAX_HISTORY_ROWS or (lag.rows == 0 and lag.seconds > 0.0))
             for lag in self.lags
         )
+        features = {column.name for column in self.columns if column.role == "feature"}
+        lagged = lagged and set(self.known_ahead) <= features - set(self.lag_only)
+        lagged = lagged and set(self.lag_only) <= {lag.column for lag in self.lags}
         if clock is None:
             return lagged and not timed and all(lag.rows for lag in self.lags)
         sound = set(clock.cycles) <= set(CYCLES) and clock.step >= 0.0

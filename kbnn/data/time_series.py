@@ -1,8 +1,8 @@
 """Choose the clock and the lags of a stream, and fill in the lags of its rows.
 
-A stream with only a clock and one number is a series: it gets lags by default, because its own
-past is all there is to learn from. If the last value is a lag, targets are learned as changes
-from it.
+A stream with a regular clock and one numeric target is a series: it gets lags of the target by
+default, also with other columns beside it. If the last value is a lag, targets are learned as
+changes from it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
 from kbnn.data.clock import DAY_SECONDS, Clock, make_unique_name
 from kbnn.data.csv_records import missing_column_error
-from kbnn.data.lags import History, Lag, LagSpec, compute_lag_window, look_up_lags, parse_lags
+from kbnn.data.lags import (
+    History,
+    Lag,
+    LagSpec,
+    compute_lag_window,
+    find_last_values,
+    look_up_lags,
+    parse_lags,
+)
 from kbnn.data.schema import Column, Place, Schema
 from kbnn.data.timestamps import (
     TimeSample,
@@ -58,18 +66,22 @@ class Timeline:
         at = {place: index for index, place in enumerate(schema.layout)}
         self.places = [at[Place(lag.name, None)] for lag in schema.lags]
         self._targets = schema.targets
-        self._inputs = [at.get(Place(name, None), -1) for name in self.columns]
+        self.input_places = [at.get(Place(name, None), -1) for name in self.columns]
+        self.hidden_places = [at[Place(name, None)] for name in schema.lag_only]
         step = 0.0 if schema.clock is None else schema.clock.step
         self.lag_window = compute_lag_window(self.lags, step)
+        season = 0 if schema.clock is None else schema.clock.season_steps
+        self.season = season if season < self.lag_window.rows else 0
+        """Rows per season; 0 without one, or if it is longer than the history."""
 
     def make_history(self) -> History:
         """Return an empty history."""
         return History(len(self.columns), len(self._targets))
 
     def make_history_like(self, history: History) -> History:
-        """Return a history without rows that keeps the ranges and errors of another."""
+        """Return a history without rows that keeps the ranges of another."""
         empty = self.make_history()
-        empty.low, empty.high, empty.missed = history.low, history.high, history.missed
+        empty.low, empty.high = history.low, history.high
         return empty.copy()
 
     def add_lags(self, history: History, rows: Rows) -> LaggedBatch:
@@ -92,12 +104,32 @@ class Timeline:
         )
         x = rows.x.copy()
         x[:, self.places] = found.lags
+        x[:, self.hidden_places] = np.nan
         return LaggedBatch(rows._replace(x=x), found.base if self.changes else None)
+
+    def look_up_naive(self, history: History, rows: Rows) -> FloatArray:
+        """Return naive forecasts (n, 3) of the first target; NaN where unknown.
+
+        They are the last value, the value a season ago, and that value moved by the change since
+        then. The target must have lags.
+        """
+        y = rows.y[:, 0]
+        last = find_last_values(history.last[:1], y[:, None])[:, 0]
+        naive = np.full((len(y), 3), np.nan)
+        naive[:, 0] = last
+        if self.season:
+            known = history.values[:, self.columns.index(self._targets[0])]
+            ahead = np.full(self.season + 1, np.nan)
+            every = np.concatenate((ahead, known, y))
+            at = np.arange(len(known), len(known) + len(y))
+            naive[:, 1] = every[at + 1]
+            naive[:, 2] = every[at + 1] + last - every[at]
+        return naive
 
     def _select_lagged_values(self, rows: Rows) -> FloatArray:
         """Return the values (n, columns) of the columns that have lags."""
         out = np.empty((len(rows.y), len(self.columns)))
-        for k, (name, at) in enumerate(zip(self.columns, self._inputs, strict=True)):
+        for k, (name, at) in enumerate(zip(self.columns, self.input_places, strict=True)):
             out[:, k] = rows.y[:, self._targets.index(name)] if at < 0 else rows.x[:, at]
         return out
 
@@ -109,6 +141,9 @@ def _get_times(rows: Rows) -> FloatArray:
 LAGS_OFF: Final = "off"
 DEFAULT_LAG_ROWS: Final = (1, 2, 3)
 """Default lags of a series, in addition to those of its season."""
+NONE_KNOWN: Final = "none"
+"""Value of --known-ahead if no column is known ahead."""
+MAX_NAMES_SHOWN: Final = 5
 MAX_WEEK_ROWS: Final = 2016
 """Largest number of rows per week for which a weekly lag is added: one row in five minutes."""
 
@@ -132,9 +167,10 @@ class TimeOptions(NamedTuple):
 
     time: str | None = None
     time_unit: str = "auto"
-    lags: str | None = None  # None: default lags for a single series
+    lags: str | None = None  # None: default lags if there is a regular clock
     reordering_option: str = ""  # the option that changes the order of rows, if any
     has_late_labels: bool = False  # whether targets may arrive after their rows
+    known_ahead: tuple[str, ...] = ()  # inputs that are known when forecasts are made
 
     def check(self) -> None:
         """Raise UsageError if the options contradict each other."""
@@ -188,11 +224,12 @@ def add_clock_and_lags(
     """Add clock and lags to a schema, append their columns of x, and report them."""
     names = [column.name for column in schema.columns]
     series = found is not None and _is_series(schema, found) and not asked.has_late_labels
-    lone = series and not asked.reordering_option
-    if series and not lone and asked.lags is None:
+    lagged = series and not asked.reordering_option
+    if series and not lagged and asked.lags is None:
         notice(f"no lags are learned with {asked.reordering_option}: they need rows in order")
+    others = _list_other_features(schema, found)
     if found is not None:
-        wanted = asked.lags is None and lone
+        wanted = asked.lags is None and lagged and not others
         schema.clock = build_clock(found.name, found.points, not wanted, names)
         schema.layout += [Place(name, None) for name in schema.clock.names]
         notice(
@@ -203,32 +240,95 @@ def add_clock_and_lags(
                 f"several rows have the same time in '{found.name}': if the data hold more than "
                 "one series, --key COLUMN keeps one model per series, with its own lags and cycles"
             )
-    if asked.lags == LAGS_OFF or (asked.lags is None and not lone):
+    if asked.lags == LAGS_OFF or (asked.lags is None and not lagged):
+        if asked.known_ahead:
+            raise UsageError(
+                "--known-ahead needs lags of the target: add --lags, or name a time column"
+            )
         return
-    specs = parse_lags(asked.lags) if asked.lags is not None else _default_lags(schema.clock)
+    specs = (
+        parse_lags(asked.lags) if asked.lags is not None else _default_lags(schema.clock, others)
+    )
     schema.lags = _build_lags(schema, specs)
     schema.layout += [Place(lag.name, None) for lag in schema.lags]
     last = frozenset(lag.column for lag in schema.lags if lag.rows == 1)
     schema.changes = uses_differencing(schema.task, schema.targets, last)
     _report_lags(schema, asked, notice)
+    _apply_known_ahead(schema, others, asked.known_ahead, notice)
+
+
+def _list_other_features(schema: Schema, found: TimeColumn | None) -> list[str]:
+    """Return the features beside the clock."""
+    clock = "" if found is None else found.name
+    return [c.name for c in schema.columns if c.role == "feature" and c.name != clock]
 
 
 def _is_series(schema: Schema, found: TimeColumn) -> bool:
-    """Return whether there is a clock in chronological order, one number, and nothing else."""
-    others = [c for c in schema.columns if c.role != "none" and c.name != found.name]
+    """Return whether there is one numeric target and a clock whose rows follow in order.
+
+    With other features beside the target the clock must have a regular step.
+    """
+    others = _list_other_features(schema, found)
     return (
         TARGET_TYPES[schema.task].supports_differencing
-        and len(others) == 1
+        and len(schema.targets) == 1
         and found.points.is_chronological
         and not has_repeated_times([each.instant for each in found.points.points])
+        and (not others or found.points.has_regular_step)
     )
 
 
-def _default_lags(clock: Clock | None) -> tuple[LagSpec, ...]:
-    """Return the default lags: last values, a season ago and, for steps below a day, a week ago."""
+def _apply_known_ahead(
+    schema: Schema, others: list[str], known: tuple[str, ...], notice: Notice
+) -> None:
+    """Record which features are known ahead; the others are used only through their lags.
+
+    Without `known`, all features remain inputs of their row, and none is known ahead.
+    """
+    if not known:
+        if others and any(lag.column in schema.targets for lag in schema.lags):
+            quoted = ", ".join(f"'{name}'" for name in others[:MAX_NAMES_SHOWN])
+            more = len(others) - MAX_NAMES_SHOWN
+            notice(
+                f"{quoted}{f' and {more} more' if more > 0 else ''} "
+                f"{'are inputs' if len(others) > 1 else 'is an input'} of the same row, and not "
+                "known several steps ahead (--known-ahead names columns that are)"
+            )
+        return
+    known = () if known == (NONE_KNOWN,) and NONE_KNOWN not in others else known
+    for name in known:
+        if name not in others:
+            raise missing_column_error(name, others)
+    lagged = {lag.column for lag in schema.lags}
+    schema.known_ahead = [name for name in others if name in known]
+    schema.lag_only = [name for name in others if name not in known and name in lagged]
+    dropped = [name for name in others if name not in known and name not in lagged]
+    for column in schema.columns:
+        if column.name in dropped:
+            column.kind, column.role = "ignored", "none"
+    schema.layout = [place for place in schema.layout if place.column not in dropped]
+    if dropped:
+        quoted = ", ".join(f"'{name}'" for name in dropped[:MAX_NAMES_SHOWN])
+        more = len(dropped) - MAX_NAMES_SHOWN
+        notice(
+            f"{quoted}{f' and {more} more' if more > 0 else ''} ignored: not known ahead, and "
+            "without lags"
+        )
+
+
+def _default_lags(clock: Clock | None, others: Sequence[str]) -> tuple[LagSpec, ...]:
+    """Return the default lags: last values, a season ago and, for steps below a day, a week ago.
+
+    The lags of a week are left out if there are other features.
+    """
     season = 0 if clock is None else clock.season_steps
     rounds = [season] if season else []
-    if clock is not None and 0.0 < clock.step < DAY_SECONDS and 7 * season <= MAX_WEEK_ROWS:
+    if (
+        not others
+        and clock is not None
+        and 0.0 < clock.step < DAY_SECONDS
+        and 7 * season <= MAX_WEEK_ROWS
+    ):
         rounds += [7 * s for s in rounds]
     rows = sorted({*DEFAULT_LAG_ROWS, *rounds, *(s + 1 for s in rounds)})
     return tuple(LagSpec(None, str(k), k, 0.0) for k in rows)

@@ -24,6 +24,7 @@ from kbnn.array_types import FloatArray
 from kbnn.data.clock import (
     CYCLES,
     DAY_SECONDS,
+    WEEKDAYS,
     Clock,
     TimestampStyle,
     TimeUnit,
@@ -284,6 +285,11 @@ TIME_COLUMN_NAME: Final = re.compile(
 _YEAR_COLUMN_NAME: Final = re.compile(r"years?|jahr|yyyy", re.I)
 
 
+STEP_TOLERANCE: Final = 0.1
+REGULAR_SHARE: Final = 0.7
+"""Share of gaps that must be near the median step for a clock with a regular step."""
+
+
 class TimeSample(NamedTuple):
     """The first timestamps of a column, and how they were read."""
 
@@ -304,6 +310,14 @@ class TimeSample(NamedTuple):
         instants = sorted({each.instant for each in self.points})
         gaps = [b - a for a, b in pairwise(instants)]
         return median(gaps) if gaps and self.is_chronological else 0.0
+
+    @property
+    def has_regular_step(self) -> bool:
+        """Whether most rows are one step apart; months and business days count as regular."""
+        step = self.step_seconds
+        gaps = [b.instant - a.instant for a, b in pairwise(self.points)]
+        near = sum(abs(gap - step) <= STEP_TOLERANCE * step for gap in gaps)
+        return step > 0.0 and near >= REGULAR_SHARE * len(gaps)
 
 
 def detect_times(
@@ -415,7 +429,28 @@ def build_clock(name: str, found: TimeSample, elapsed: bool, taken: Sequence[str
         found.day_first,
         written,
         any(each.has_zone for each in found.points),
+        _has_only_weekdays(found),
+        _has_only_month_ends(found),
     )
+
+
+def _has_only_weekdays(found: TimeSample) -> bool:
+    """Return whether daily rows leave out at least one weekend, and have no row on one."""
+    days = [int(each.local // DAY_SECONDS) for each in found.points]
+    weekday = [(day + 3) % 7 for day in days]  # 1970 began on a Thursday
+    return (
+        round(found.step_seconds / DAY_SECONDS, 2) == 1.0
+        and max(weekday) < WEEKDAYS
+        and any(a == WEEKDAYS - 1 and b == 0 for a, b in pairwise(weekday))
+    )
+
+
+def _has_only_month_ends(found: TimeSample) -> bool:
+    """Return whether all rows are at the last day of a month, ."""
+    local = np.array([each.local for each in found.points])
+    days = np.floor(local / DAY_SECONDS).astype(np.int64).astype("datetime64[D]")
+    ends = (days + 1).astype("datetime64[M]") != days.astype("datetime64[M]")
+    return len(days) > 1 and bool(ends.all()) and found.step_seconds > 27.0 * DAY_SECONDS
 
 
 def _are_at_midnight(found: TimeSample) -> bool:

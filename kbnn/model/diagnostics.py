@@ -87,14 +87,15 @@ def compute_effects(model: OnlineModel) -> list[QuantityEffects]:
     step = np.where(as_is > 0, 1.0, columns[:, scaler.SCALE])
     names = model.schema.encoded_names()[:width]
     scale = model.shown_scales.scale
+    weights = _compute_candidate_weights(model)
     return [
         QuantityEffects(
             quantity.name,
             quantity.title,
             quantity.unit,
             _build_effects(
-                Sensitivity(*(part[q] for part in found)),
-                _base_slopes(model, quantity)[:width],
+                Sensitivity(*(weights[0] * part[q] for part in found)),
+                _base_slopes(model, quantity, weights)[:width],
                 step,
                 1.0 if quantity.target is None or not t else float(scale[quantity.target]),
                 names,
@@ -182,17 +183,34 @@ def _difference_predictions(
     return Sensitivity(slope, sd, size)
 
 
-def _base_slopes(model: OnlineModel, quantity: EffectQuantity) -> FloatArray:
-    """Return the slopes of the level added to a prediction.
+def _compute_candidate_weights(model: OnlineModel) -> FloatArray:
+    """Return the weights (4,) of network, last value, season and moved season."""
+    made = np.eye(4)
+    if model.combines_forecasts:
+        if not model.timeline.season:
+            made[:, 2:] = np.nan
+        return model.step_errors.combine_one_step(made[:, 0], made[:, 1:])
+    return np.asarray(made[0])
 
-    The slope is 1 for the last value of the target where changes are learned, else 0.
+
+def _base_slopes(model: OnlineModel, quantity: EffectQuantity, weights: FloatArray) -> FloatArray:
+    """Return the slopes of what is added to the network's prediction.
+
+    They are the level, if changes are learned, and the naive forecasts combined with the network's.
     """
     slopes = np.zeros(len(model.schema.layout))
-    if model.schema.changes and quantity.target is not None:
-        name = model.task.targets[quantity.target]
-        last = [lag.name for lag in model.schema.lags if lag.column == name and lag.rows == 1]
-        for column in last[:1]:
-            slopes[model.schema.layout.index(Place(column, None))] = 1.0
+    if quantity.target is None:
+        return slopes
+    network, last, season, moved = weights.tolist()
+    rows = model.timeline.season
+    by_lag = {1: network * model.schema.changes + last + moved}
+    if rows:
+        by_lag[rows] = by_lag.get(rows, 0.0) + season + moved
+        by_lag[rows + 1] = by_lag.get(rows + 1, 0.0) - moved
+    for lag in model.schema.lags:
+        if lag.column == model.task.targets[quantity.target] and lag.rows in by_lag:
+            place = Place(lag.name, None)
+            slopes[model.schema.layout.index(place)] = by_lag.pop(lag.rows)
     return slopes
 
 

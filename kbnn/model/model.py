@@ -12,10 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.array_types import IntArray
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.core.kernel import open_session
 from kbnn.core.reference import UNLABELLED
-from kbnn.data.batch import LearnResult, Rows, TargetTypeChange, make_fill_values, slice_rows
+from kbnn.data.batch import (
+    LearnResult,
+    Rows,
+    TargetTypeChange,
+    join_anomalies,
+    make_fill_values,
+    slice_rows,
+)
 from kbnn.data.schema import Schema
 from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions.calibration import FIRST_GAIN, MEAN_SCALE_FACTOR
@@ -25,6 +32,12 @@ from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import candidates, scaler
 from kbnn.model.candidates import Candidate, EliminatedCandidate
 from kbnn.model.ensemble import Member, make_equal_weights
+from kbnn.model.forecast_combination import (
+    StepErrors,
+    count_path_steps,
+    count_rows_to_origin,
+    is_origin,
+)
 from kbnn.model.learner import Learner, LearnerState
 from kbnn.model.monitor import (
     DEFAULT_ALERT_RATE,
@@ -34,7 +47,13 @@ from kbnn.model.monitor import (
     start_monitor,
 )
 from kbnn.model.pending_labels import PendingRows, learn_by_id, restore_pending_forecasts
-from kbnn.model.recursive_forecast import ForecastContext, SequenceNotices, SequentialPredictor
+from kbnn.model.recursive_forecast import (
+    ForecastContext,
+    SequenceNotices,
+    SequentialPredictor,
+    can_combine,
+    forecast_candidates,
+)
 from kbnn.model.replay_buffer import (
     MAX_HELD_ROWS,
     ReplayBuffer,
@@ -52,9 +71,14 @@ from kbnn.targets.base import (
     list_noise_sds,
     make_empty_forecast,
     max_outputs,
-    standardized_residuals,
 )
-from kbnn.targets.prediction import IN_WARMUP, Forecast, join_forecasts, select_rows, shift_forecast
+from kbnn.targets.prediction import (
+    IN_WARMUP,
+    Forecast,
+    join_forecasts,
+    select_rows,
+    shift_forecast,
+)
 from kbnn.targets.registry import candidate_types, make_target_type, widen_target_type
 
 __all__ = ["IN_WARMUP", "Forecast", "OnlineModel", "Rows"]
@@ -110,6 +134,7 @@ class OnlineModel:
         self._cold_start: tuple[int, ColdStart] | None = None
         self.timeline = Timeline(schema)
         self.history = self.timeline.make_history()
+        self.step_errors = StepErrors.create()
         self.pending_rows = PendingRows(schema.wait)
         self.monitor: Monitor | None = None
         self.lock = RLock()
@@ -384,7 +409,44 @@ class OnlineModel:
             return learn_by_id(
                 self.pending_rows, rows, indicators, self._predict_unlabelled, self._learn_labelled
             )
-        return self._learn_labelled(rows, {}, again)
+        if again or not self.combines_forecasts:
+            return self._learn_labelled(rows, {}, again)
+        return self._learn_between_origins(rows)
+
+    @property
+    def combines_forecasts(self) -> bool:
+        """Whether forecasts of several steps are possible, so that their errors are recorded."""
+        return can_combine(self._schema, self.task)
+
+    def _learn_between_origins(self, rows: Rows) -> LearnResult:
+        """Learn rows, and record a forecast of the next steps at each origin among them."""
+        parts: list[LearnResult] = []
+        at = 0
+        while at < len(rows.y) or not parts:
+            before = int(self.step_errors.rows[0])
+            stop = min(at + count_rows_to_origin(before), len(rows.y))
+            part = rows if stop - at == len(rows.y) else slice_rows(rows, at, stop)
+            parts.append(self._learn_labelled(part, {}))
+            self.step_errors = self.step_errors.advance(stop - at)
+            if is_origin(before + stop - at) and self.racers[0].learned.members:
+                self._record_origin(before + stop - at)
+            at = stop
+        if len(parts) == 1:
+            return parts[0]
+        forecast = join_forecasts([part.forecast for part in parts])
+        anomalies = join_anomalies(
+            [(len(part.forecast.status), part.anomalies) for part in parts], rows.y.shape[1]
+        )
+        return LearnResult(forecast, sum((part.type_changes for part in parts), ()), anomalies)
+
+    def _record_origin(self, row: int) -> None:
+        """Record the errors known by now, and forecast the next steps."""
+        context = self._make_context(self.learner_state)
+        paths = forecast_candidates(context, self.history, count_path_steps(row))
+        values = self.history.values[:, self.timeline.columns.index(self._schema.targets[0])]
+        errors = self.step_errors.resolve_pending(values)
+        made = errors.open_combiner().combine(paths, calibrated=False)
+        self.step_errors = errors.add_origin(paths, made)
 
     def _predict_unlabelled(self, rows: Rows) -> Forecast:
         """Predict rows without a target; nothing is learned from them, not even their scale."""
@@ -411,6 +473,8 @@ class OnlineModel:
         if held and (again or not self.settings.units):
             self.finish_warmup()
             held = False
+        combines = not again and self.combines_forecasts
+        naive = self.timeline.look_up_naive(self.history, rows) if combines else None
         placed = self._add_lags(rows)
         parts: list[Forecast] = []
         type_changes: tuple[TargetTypeChange, ...] = ()
@@ -436,18 +500,24 @@ class OnlineModel:
         )
         forecast = restore_pending_forecasts(forecast, earlier_forecasts)
         anomalies = None
+        if naive is not None:
+            forecast = self._combine_with_naive(placed.rows.y, forecast, naive)
         if not again:
             if self.monitor is not None:
                 self.monitor, anomalies = monitor_rows(
                     self.monitor, self.task, placed.rows, forecast
                 )
             self.score_rows(placed.rows, forecast, held)
-            if self._schema.lags:
-                off = standardized_residuals(self.task, placed.rows.y, forecast)
-                self.history.record_errors(
-                    np.where((forecast.status & IN_WARMUP)[:, None], np.nan, off)
-                )
         return LearnResult(forecast, type_changes, anomalies)
+
+    def _combine_with_naive(self, y: FloatArray, forecast: Forecast, naive: FloatArray) -> Forecast:
+        """Combine forecasts of one step with naive ones, except those of the warm-up."""
+        network = np.where(forecast.status & IN_WARMUP, np.nan, forecast.mean[:, 0])
+        self.step_errors, mean = self.step_errors.learn_one_step(
+            network, forecast.sd[:, 0], naive, y[:, 0]
+        )
+        shift = np.where(np.isfinite(network), mean - network, 0.0)
+        return shift_forecast(forecast, shift[:, None])
 
     def _split_at_invalid_target(self, rows: Rows) -> tuple[Rows, tuple[TargetTypeChange, ...]]:
         """Return rows up to the next target that the selected target type excludes.
@@ -514,6 +584,7 @@ class OnlineModel:
         with self.lock:
             self.recover_transaction()
             self.history = self.timeline.make_history()
+            self.step_errors = self.step_errors.drop_pending()
 
     def predict(self, rows: Rows) -> Forecast:
         """Predict rows; the model does not change (held rows are learned in a temporary copy).
@@ -552,9 +623,10 @@ class OnlineModel:
     @property
     def forecast_context(self) -> ForecastContext:
         """What recursive forecasts need from the model."""
-        return ForecastContext(
-            self._schema, self.timeline, self.learner, self.get_prediction_state()
-        )
+        return self._make_context(self.get_prediction_state())
+
+    def _make_context(self, learned: LearnerState) -> ForecastContext:
+        return ForecastContext(self._schema, self.timeline, self.learner, learned, self.step_errors)
 
     def open_predictor(self, notices: SequenceNotices | None = None) -> Callable[[Rows], Forecast]:
         """Open a predictor of consecutive rows that follow the last row learned."""

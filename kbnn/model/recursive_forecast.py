@@ -1,21 +1,10 @@
-"""Recursive multi-step forecasts: later rows use earlier forecasts as their lags.
+"""Forecasts of several steps: later rows use earlier forecasts as their lags.
 
-The mean of each step is that of the network at lags which are means themselves. Uncertainty is
-propagated in closed form. With y_h the target h steps ahead, H its derivative with respect to the
-weights and J_l with respect to its lags (including the lag that a change is relative to),
-
-    D_h = H_h + sum_l J_l D_(h-l),    A_h = sum_l J_l A_(h-l) + sqrt(EV_h) e_h,
-
-are the total derivative with respect to the weights, which all steps share, and the contributions
-of each step's own noise; var y_h = kappa D_h P D_h' + |A_h|^2. This is exact to first order in the
-uncertainty. The mean path is limited to the range seen so far plus a quarter of it on either side,
-and so is the sd.
-
-The width of a 90 % interval is calibrated by the last one-step errors. In units of their predicted
-sd they are e_t, and sum_k A_hk e_(t+k)/|A_h| is the error that the same path would have had from
-row t on. The ratio of the 90 % quantile of their absolute values to that of a Gaussian widens or
-narrows each step. This accounts for heavy tails, which sums have less of, and for autocorrelated
-errors.
+The network's path is recursive: the mean of each step is that of the network at lags which are
+means themselves, limited to the range seen so far plus a quarter of it on either side. Every step
+is combined with naive forecasts by past errors (kbnn.model.forecast_combination). The first step
+keeps the shape of the network's predictive distribution; error bars of later steps follow from the
+errors of past forecasts.
 
 `SequentialPredictor` is what `predict` and `evaluate` use for consecutive rows: known targets are
 used by the rows after them, and where targets are missing the forecast continues.
@@ -30,30 +19,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray
-from kbnn.core.belief import Belief, open_belief
-from kbnn.core.jacobian import compute_slopes, function_var
 from kbnn.data.batch import Rows, slice_rows
 from kbnn.data.clock import Clock, format_times
-from kbnn.data.lags import ERROR_WINDOW_ROWS, MAX_HISTORY_ROWS, History, Lag
+from kbnn.data.lags import MAX_HISTORY_ROWS, History
 from kbnn.data.row_blocks import concat_rows
 from kbnn.data.schema import Schema
 from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions import calibration
-from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
-from kbnn.model import scaler
-from kbnn.model.learner import Learner, LearnerState
-from kbnn.targets.base import make_empty_forecast, supports_paths
-from kbnn.targets.prediction import Forecast, join_forecasts
+from kbnn.model import ensemble, scaler
+from kbnn.model.forecast_combination import (
+    COMBINED_STEPS,
+    MAX_GROWING_STEPS,
+    CandidatePaths,
+    CombinedForecast,
+    StepErrors,
+    build_candidates,
+)
+from kbnn.model.learner import Learner, LearnerState, encode_for_members
+from kbnn.targets.base import TargetType, make_empty_forecast, supports_paths
+from kbnn.targets.prediction import (
+    Forecast,
+    join_forecasts,
+    select_rows,
+    shift_forecast,
+)
 
 RANGE_MARGIN_SHARE: Final = 0.25
-MIN_ERROR_ROWS: Final = 64
-"""Smallest number of errors from which widths are calibrated."""
-OWN_WIDTH_LIMITS: Final = (0.9, 1.5)
-CARRIED_WIDTH_LIMITS: Final = (0.7, 1.5)
-"""Limits of the width factors: of one-step errors, and of errors propagated along the path."""
-GROWING_STEPS: Final = 256
-"""Steps without a known target over which the error bars of `SequentialPredictor` grow; after that
-they stay constant and only the mean changes."""
 
 
 class ForecastContext(NamedTuple):
@@ -63,148 +54,276 @@ class ForecastContext(NamedTuple):
     timeline: Timeline
     learner: Learner
     learned: LearnerState
-
-
-class MultiStepForecast(NamedTuple):
-    """Forecasts from n origins over S steps."""
-
-    mean: FloatArray  # (n, S)
-    function_var: FloatArray  # (n, S) epistemic
-    noise_var: FloatArray  # (n, S) aleatoric
+    errors: StepErrors
 
     @property
-    def sd(self) -> FloatArray:
-        """Standard deviations of the forecasts (n, S)."""
-        return np.sqrt(self.function_var + self.noise_var)
+    def season(self) -> int:
+        """Rows per season, 0 without one."""
+        return 0 if self.schema.clock is None else self.schema.clock.season_steps
 
-    def to_forecast(self) -> Forecast:
-        """Return the steps of the first origin as forecasts of rows."""
-        mean, function_var, noise_var = (part[0][:, None] for part in self)
-        forecast, sd = make_empty_forecast(len(mean), 1), np.sqrt(function_var + noise_var)
-        return forecast._replace(
-            mean=mean,
-            sd=sd,
-            function_sd=np.sqrt(function_var),
-            noise_sd=np.sqrt(noise_var),
-            stated=calibration.apply_calibration(
-                calibration.init_calibration(1, mixed=False),
-                mean,
-                np.sqrt(function_var + noise_var),
-            ),
+    @property
+    def combines_forecasts(self) -> bool:
+        """Whether forecasts are combined with naive ones."""
+        return can_combine(self.schema, self.learner.task)
+
+    def combine_one_step(self, forecast: Forecast, naive: FloatArray) -> Forecast:
+        """Combine the network's forecasts of one step with naive ones (n, 3)."""
+        mean = forecast.mean[:, 0]
+        return shift_forecast(forecast, (self.errors.combine_one_step(mean, naive) - mean)[:, None])
+
+
+def can_combine(schema: Schema, task: TargetType) -> bool:
+    """Return whether forecasts of several steps are possible, so that errors are recorded."""
+    lagged = {lag.column for lag in schema.lags}
+    return supports_paths(task) and schema.targets[0] in lagged and not schema.wait
+
+
+class MomentPredictor:
+    """Predicts only the moments of the first target, at a fraction of the cost of `predict`."""
+
+    def __init__(self, learner: Learner, learned: LearnerState) -> None:
+        columns = learned.columns
+        self._width = len(columns) - 1
+        fixed = learner.unscaled_inputs[: self._width] > 0.0
+        scale = columns[1:, scaler.SCALE]
+        self._center = np.where(fixed, 0.0, columns[1:, scaler.CENTER])
+        self._gain = np.where(fixed, 1.0, np.where(scale > 0.0, 1.0 / np.where(scale, scale, 1), 0))
+        self._blank = np.flatnonzero((columns[1:, scaler.COUNT] == 0.0) & ~fixed)
+        self._target = float(columns[0, scaler.CENTER]), float(columns[0, scaler.SCALE])
+        self._learned = learned
+
+    def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Predict mean, epistemic and aleatoric variance (n,), in the units that are learned."""
+        z = np.ascontiguousarray((x[:, : self._width] - self._center) * self._gain)
+        if len(self._blank):
+            z[:, self._blank] = 0.0
+        center, scale = self._target
+        inputs = encode_for_members(self._learned, z, None)
+        pairs = zip(self._learned.members, inputs, strict=True)
+        made = [member.predict(encoded) for member, (encoded, _) in pairs]
+        weights = ensemble.repeat_weights(self._learned.pool, len(x))
+        pooled = ensemble.pool_predictions(made, weights)
+        return (
+            center + scale * pooled.mean[:, 0],
+            scale**2 * pooled.function_var[:, 0],
+            scale**2 * pooled.noise_var[:, 0],
         )
 
 
-def compute_width_factor(errors: FloatArray, shares: FloatArray) -> float:
-    """Return the factor of a step's sd that makes 90 % intervals fit the last errors.
-
-    `shares` are the contributions of noise A_h. There are only about n/h independent stretches of h
-    among n errors; the power n/(n + h) shrinks the factor accordingly.
-    """
-    n, h, norm = len(errors), len(shares), float(np.linalg.norm(shares))
-    alone = float(np.quantile(np.abs(errors), 0.9)) if n >= MIN_ERROR_ROWS else 0.0
-    if alone == 0.0 or norm == 0.0:
-        return 1.0
-    carried = np.abs(np.convolve(errors, shares[::-1] / norm, "valid"))
-    more = (float(np.quantile(carried, 0.9)) / alone) ** (n / (n + h))
-    return float(
-        np.clip(alone / INTERVAL_HALF_WIDTHS_SD[90], *OWN_WIDTH_LIMITS)
-        * np.clip(more, *CARRIED_WIDTH_LIMITS)
-    )
+def make_future_rows(schema: Schema, history: History, steps: int) -> Rows:
+    """Make the rows after those of a history: times continue, other inputs are missing."""
+    x = np.full((steps, schema.width), np.nan)
+    time = None
+    if schema.clock is not None:
+        known = history.time[np.isfinite(history.time[:, 0])]
+        last = known[-1] if len(known) else np.full(2, np.nan)
+        time = schema.clock.extend_times(last, steps)
+        names = schema.encoded_names()
+        x[:, [names.index(name) for name in schema.clock.names]] = schema.clock.encode_times(time)
+    number = np.arange(1, steps + 1)
+    return Rows(x, np.full((steps, 1), np.nan), number, schema=schema, time=time)
 
 
-def count_lag_steps(lag: Lag, step: float) -> int:
-    """Return how many steps a lag looks back."""
-    return lag.rows or (round(lag.seconds / step) if step else 0)
+class NetworkPath:
+    """The network's recursive forecasts from n histories."""
+
+    def __init__(self, network: ForecastContext, histories: Sequence[History]) -> None:
+        timeline = network.timeline
+        self._network, n = network, len(histories)
+        self._predict = MomentPredictor(network.learner, network.learned)
+        self._target = timeline.columns.index(network.schema.targets[0])
+        self._inputs = [(k, at) for k, at in enumerate(timeline.input_places) if at >= 0]
+        self._columns = [timeline.columns.index(lag.column) for lag in timeline.lags]
+        self._rows = np.array([lag.rows for lag in timeline.lags])
+        self._timed = [k for k, lag in enumerate(timeline.lags) if not lag.rows]
+        width = max((len(history.values) for history in histories), default=0)
+        width = max(width, int(np.max(self._rows, initial=0)), 1)
+        self._values = np.full((n, len(timeline.columns), width + COMBINED_STEPS), np.nan)
+        self._instants = np.full((n, width + COMBINED_STEPS), np.nan)
+        for k, history in enumerate(histories):
+            self._values[k, :, width - len(history.values) : width] = history.values.T
+            self._instants[k, width - len(history.time) : width] = history.time[:, 0]
+        self._places, self._hidden_places = timeline.places, timeline.hidden_places
+        self._end = width
+        self._base = np.array([history.last[0] for history in histories])
+        self._low, self._high = _compute_path_range(histories)
+
+    @property
+    def base(self) -> FloatArray:
+        """The last target or forecast (n,), from which changes are predicted."""
+        return self._base
+
+    def limit_candidates(self, paths: CandidatePaths) -> CandidatePaths:
+        """Limit candidates to the range of the path."""
+        low, high = self._low[:, None, None], self._high[:, None, None]
+        return paths._replace(mean=np.clip(paths.mean, low, high))
+
+    @property
+    def known_targets(self) -> FloatArray:
+        """The targets (n, W) so far; after the first step, forecasts are among them."""
+        return self._values[:, self._target, : self._end].copy()
+
+    def look_up_inputs(self, x: FloatArray, time: FloatArray | None) -> FloatArray:
+        """Return the inputs (n, width) of the next row of each history, given all but its lags."""
+        end, lags = self._end, self._network.timeline.lags
+        if end == self._values.shape[2]:  # keep only what lags can reach
+            end = self._end = self._values.shape[2] - COMBINED_STEPS
+            for kept in (self._values, self._instants):
+                kept[..., :end] = kept[..., COMBINED_STEPS:].copy()
+                kept[..., end:] = np.nan
+        for column, at in self._inputs:
+            self._values[:, column, end] = x[:, at]
+        found = self._values[:, self._columns, end - self._rows]
+        if self._timed:
+            self._instants[:, end] = np.nan if time is None else time[:, 0]
+            for k in self._timed:
+                found[:, k] = self._find_at_instant(self._columns[k], lags[k].seconds)
+        x = x.copy()
+        x[:, self._places] = found
+        x[:, self._hidden_places] = np.nan
+        return x
+
+    def _find_at_instant(self, column: int, seconds: float) -> FloatArray:
+        """Return the values (n,) of a column at the row nearest to some seconds ago."""
+        end, slack = self._end, self._network.timeline.lag_window.slack
+        instants = self._instants[:, end - 1 :: -1]  # of equals, the latest row
+        gap = np.abs(instants - (self._instants[:, end, None] - seconds))
+        gap = np.where(np.isfinite(gap), gap, np.inf)
+        nearest = np.argmin(gap, axis=1)
+        each = np.arange(len(gap))
+        found = self._values[each, column, end - 1 - nearest]
+        return np.where(gap[each, nearest] <= slack, found, np.nan)
+
+    def forecast_step(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Forecast the next row from its inputs, and use the mean as its target.
+
+        Returns mean, epistemic and aleatoric variance of the step alone, (n,) each.
+        """
+        mean, function_var, noise_var = self._predict(x)
+        if self._network.schema.changes:
+            mean = mean + self._base
+        self._base = mean = np.minimum(np.maximum(mean, self._low), self._high)
+        self._values[:, self._target, self._end] = mean
+        self._end += 1
+        return mean, function_var, noise_var
 
 
-class _MemberPath:
-    """The path of one network from n histories over up to `most` steps."""
+class OriginPaths(NamedTuple):
+    """Forecasts from n origins over S steps, before they are combined."""
 
-    def __init__(
-        self, network: ForecastContext, belief: Belief, histories: Sequence[History], most: int
-    ) -> None:
-        schema, columns = network.schema, network.learned.columns
-        step = 0.0 if schema.clock is None else schema.clock.step
-        self._network, self._belief = network, belief
-        self._lags = [
-            (
-                place,
-                count_lag_steps(lag, step),
-                _replace_zero_scale(columns[1 + place, scaler.SCALE]),
-            )
-            for place, lag in zip(network.timeline.places, schema.lags, strict=True)
-            if lag.column == schema.targets[0]
+    first: Forecast  # of the first step
+    candidates: CandidatePaths
+    share: FloatArray  # (n, S) epistemic share of the network's variance
+
+    def select_origin(self, at: int) -> OriginPaths:
+        """Return the paths of one origin."""
+        part = slice(at, at + 1)
+        candidates = CandidatePaths(*(array[part] for array in self.candidates))
+        return OriginPaths(select_rows(self.first, part), candidates, self.share[part])
+
+    def apply_combination(self, made: CombinedForecast) -> Forecast:
+        """Return the forecasts of the steps of one origin."""
+        later = _make_gaussian_forecast(made.mean[0, 1:], made.sd[0, 1:], self.share[0, 1:])
+        return join_forecasts([self.first, later])
+
+
+def forecast_origins(
+    network: ForecastContext, histories: Sequence[History], steps: Sequence[Rows]
+) -> OriginPaths:
+    """Forecast from n histories; `steps` has n rows per step, whose targets are not used."""
+    path = HorizonPath(network, histories)
+    found = [path.advance(rows) for rows in steps]
+    first, means, shares = found[0][0], [one[1] for one in found], [one[2] for one in found]
+    mean = np.concatenate([part.mean for part in means], axis=2)
+    var = np.concatenate([part.var for part in means], axis=1)
+    assert first is not None
+    return OriginPaths(first, CandidatePaths(mean, var), np.stack(shares, axis=1))
+
+
+def forecast_candidates(network: ForecastContext, history: History, steps: int) -> CandidatePaths:
+    """Forecast some steps from the end of a history, with other inputs unknown."""
+    rows = make_future_rows(network.schema, history, steps)
+    path = NetworkPath(network, [history])
+    targets = path.known_targets
+    mean, var = np.empty((2, 1, steps))
+    for h in range(steps):
+        time = None if rows.time is None else rows.time[h : h + 1]
+        x = path.look_up_inputs(rows.x[h : h + 1], time)
+        mean[:, h], function_var, noise_var = path.forecast_step(x)
+        var[:, h] = function_var + noise_var
+    path_var = np.cumsum(var, axis=1) / np.arange(1, steps + 1)
+    return path.limit_candidates(build_candidates(mean, path_var, targets, network.season))
+
+
+class HorizonPath:
+    """Combined forecasts, step by step, from n histories."""
+
+    def __init__(self, network: ForecastContext, histories: Sequence[History]) -> None:
+        self._network, self._histories = network, histories
+        self._path = NetworkPath(network, histories)
+        self._known = self._path.known_targets
+        self._combiner = network.errors.open_combiner()
+        self._step = 0
+        self._function_var, self._noise_var = np.zeros((2, len(histories)))
+        derived = network.schema.derived_columns
+        self._others = [
+            at for at, place in enumerate(network.schema.layout) if place.column not in derived
         ]
-        self._histories = [history.copy() for history in histories]
-        self._low, self._high = _compute_path_range(self._histories)
-        self._d: list[FloatArray] = []
-        self._a = np.zeros((most, len(histories), most))
-        self._width = [1.0] * len(histories)
 
-    def forecast_step(self, rows: Rows) -> MultiStepForecast:
-        """Forecast the next row of each history (n rows, targets are ignored): parts are (n,)."""
-        network, h, a = self._network, len(self._d), self._a
-        schema, timeline, columns = network.schema, network.timeline, network.learned.columns
-        center, scale = columns[0, scaler.CENTER], columns[0, scaler.SCALE]
-        width, n = len(columns) - 1, len(self._histories)
-        rows = rows._replace(y=np.full((n, 1), np.nan))
-        placed = [
-            timeline.look_up_lags(past, slice_rows(rows, k, k + 1))
-            for k, past in enumerate(self._histories)
-        ]
-        x = np.concatenate([one.rows.x for one in placed])[:, :width]
-        z = scaler.standardize_rows(columns[1:], x, network.learner.unscaled_inputs[:width])
-        found = compute_slopes(self._belief, z)
-        mean = center + scale * found.mean
-        now = scale * found.weights
-        a[h, :, h] = scale * np.sqrt(found.new_var)
-        feeds = [(at, scale * found.inputs[:, place] / unit) for place, at, unit in self._lags]
-        if schema.changes:
-            mean = mean + np.concatenate([one.base for one in placed if one.base is not None])[:, 0]
-            feeds.append((1, np.ones(n)))
-        for at, slope in feeds:
-            if 1 <= at <= h:
-                now = now + slope[:, None] * self._d[h - at]
-                a[h] += slope[:, None] * a[h - at]
-        function, noise = function_var(self._belief, now), np.sum(a[h] ** 2, axis=1)
-        share = _compute_sd_shrinkage(function + noise, self._high - self._low)
-        self._d.append(now * share[:, None])
-        a[h] *= share[:, None]
-        mean = np.clip(mean, self._low, self._high)
-        if 2 * (h + 1) <= ERROR_WINDOW_ROWS:  # there are too few longer stretches
-            self._width = [
-                compute_width_factor(past.missed[:, 0], a[h, k, : h + 1])
-                for k, past in enumerate(self._histories)
+    def advance(self, rows: Rows) -> tuple[Forecast | None, CandidatePaths, FloatArray]:
+        """Forecast the next row of each history (n rows, whose targets are not used).
+
+        Returns the combined forecast of the first step (later None), the candidates of the step,
+        and the epistemic share of the network's variance.
+        """
+        network, path = self._network, self._path
+        x, base = path.look_up_inputs(rows.x, rows.time), path.base
+        mean, function_var, noise_var = path.forecast_step(x)
+        self._step += 1
+        if self._step <= MAX_GROWING_STEPS:
+            self._function_var += (function_var - self._function_var) / self._step
+            self._noise_var += (noise_var - self._noise_var) / self._step
+        var = self._function_var + self._noise_var
+        first = None
+        if self._step == 1:
+            first = network.learner.predict(network.learned, x, None)
+            first = shift_forecast(first, base[:, None]) if network.schema.changes else first
+            known = enumerate(self._histories)
+            naive = [
+                network.timeline.look_up_naive(each, slice_rows(rows, k, k + 1))
+                for k, each in known
             ]
-        widened = (share * np.array(self._width)) ** 2
-        for k, past in enumerate(self._histories):
-            timeline.append_rows(past, slice_rows(rows, k, k + 1)._replace(y=mean[k : k + 1, None]))
-        return MultiStepForecast(mean, function * widened, noise * widened)
-
-
-class ForecastPath:
-    """Step-by-step forecasts from n histories, by all networks of an ensemble."""
-
-    def __init__(self, network: ForecastContext, histories: Sequence[History], most: int) -> None:
-        learned = network.learned
-        self._weights = learned.pool.weight
-        self._width = learned.tails[0, calibration.MEAN_SCALE_FACTOR]
-        self._members = [
-            _MemberPath(network, open_belief(member.state()), histories, most)
-            for member in learned.members
-        ]
-
-    def forecast_step(self, rows: Rows) -> MultiStepForecast:
-        """Forecast the next row of each history: parts are (n,)."""
-        parts = [member.forecast_step(rows) for member in self._members]
-        pairs = list(zip(self._weights, parts, strict=True))
-        mean = np.asarray(sum(w * part.mean for w, part in pairs))
-        between = sum(w * (p.mean - mean) ** 2 for w, p in pairs)
-        function = sum(w * p.function_var for w, p in pairs)
-        noise = sum(w * p.noise_var for w, p in pairs)
-        return MultiStepForecast(
-            mean, np.asarray(function + between) * self._width, np.asarray(noise) * self._width
+            first = network.combine_one_step(first, np.concatenate(naive))
+        candidates = build_candidates(
+            mean[:, None], var[:, None], self._known, network.season, self._step
         )
+        if len(self._others):
+            given = np.isfinite(rows.x[:, self._others]).any(axis=1)
+            candidates.mean[given, 1:] = np.nan
+        share = np.divide(self._function_var, var, out=np.zeros_like(var), where=var > 0.0)
+        return first, path.limit_candidates(candidates), share
+
+    def forecast_step(self, rows: Rows) -> Forecast:
+        """Forecast the next row of each history (n rows, whose targets are not used)."""
+        first, candidates, share = self.advance(rows)
+        if first is not None:
+            return first
+        made = self._combiner.combine(candidates, self._step)
+        return _make_gaussian_forecast(made.mean[:, 0], made.sd[:, 0], share)
+
+
+def _make_gaussian_forecast(mean: FloatArray, sd: FloatArray, share: FloatArray) -> Forecast:
+    """Make Gaussian forecasts of n rows; `share` of the variance is epistemic."""
+    mean, sd, share = mean[:, None], sd[:, None], share[:, None]
+    return make_empty_forecast(len(mean), 1)._replace(
+        mean=mean,
+        sd=sd,
+        function_sd=sd * np.sqrt(share),
+        noise_sd=sd * np.sqrt(1.0 - share),
+        stated=calibration.apply_calibration(
+            calibration.init_calibration(1, mixed=False), mean, sd
+        ),
+    )
 
 
 class SequenceNotices:
@@ -296,8 +415,7 @@ class SequentialPredictor:
         self._notices = notices
         self._began = False
         self._gap = 0  # rows since the last known target
-        self._path: ForecastPath | None = None
-        self._last: MultiStepForecast | None = None
+        self._path: HorizonPath | None = None
         self._placed: list[Rows] = []
         targets = network.schema.targets
         self._places = [
@@ -351,28 +469,19 @@ class SequentialPredictor:
     def _predict_part(self, rows: Rows, measured: bool) -> Forecast:
         """Predict rows of which only the last may lack its target, or one row of a gap."""
         network = self._network
-        last = slice_rows(rows, len(rows.y) - 1, len(rows.y))
         if self._gap:
             self._notices.report_gap(int(rows.number[0]))
-        before = None
-        if not self._gap and not measured and supports_paths(network.learner.task):
+        elif not measured and supports_paths(network.learner.task):
             before = self._history.copy()
             network.timeline.append_rows(before, slice_rows(rows, 0, len(rows.y) - 1))
+            self._path = HorizonPath(network, [before])
         forecast = self._predict_lagged(rows)
-        if before is not None:
-            self._path = ForecastPath(network, [before], GROWING_STEPS)
-            self._last = self._path.forecast_step(last)
-        elif self._gap and self._path is not None:
-            if self._gap < GROWING_STEPS:
-                self._last = self._path.forecast_step(last)
-            elif self._last is not None:
-                low, high = _compute_path_range([self._history])
-                self._last = self._last._replace(mean=np.clip(forecast.mean[:, 0], low, high))
-        if self._gap and self._path is not None and self._last is not None:
-            forecast = MultiStepForecast(*(part[None] for part in self._last)).to_forecast()
+        if self._path is not None:
+            ahead = self._path.forecast_step(slice_rows(rows, len(rows.y) - 1, len(rows.y)))
+            forecast = ahead if self._gap else forecast
         self._gap = 0 if measured else self._gap + 1
         if measured:
-            self._path = self._last = None
+            self._path = None
         else:
             self._fill_in(rows, forecast)
         return forecast
@@ -381,6 +490,9 @@ class SequentialPredictor:
         """Predict rows from the history, and append them to it."""
         network = self._network
         placed = network.timeline.look_up_lags(self._history, rows)
+        naive = None
+        if network.combines_forecasts and not self._gap:
+            naive = network.timeline.look_up_naive(self._history, rows)
         x_sd = placed.rows.x_sd
         if np.any(self._uncertain.values):
             x_sd = np.zeros_like(rows.x) if x_sd is None else x_sd.copy()
@@ -394,8 +506,10 @@ class SequentialPredictor:
         self._placed.append(Rows(placed.rows.x, rows.y, rows.number, x_sd))
         forecast = network.learner.predict(network.learned, placed.rows.x, x_sd)
         if placed.base is None or np.isfinite(placed.base).all():
-            return placed.restore_level(forecast)
-        return self._level_without_past(forecast, placed)
+            forecast = placed.restore_level(forecast)
+        else:
+            forecast = self._level_without_past(forecast, placed)
+        return forecast if naive is None else network.combine_one_step(forecast, naive)
 
     def _level_without_past(self, forecast: Forecast, placed: LaggedBatch) -> Forecast:
         """Spread changes without a known last value uniformly over the range seen so far.
@@ -427,17 +541,6 @@ class SequentialPredictor:
                 self._history.values[-1, column] = forecast.mean[-1, at]
                 self._history.last[at] = forecast.mean[-1, at]
                 self._uncertain.values[-1, column] = forecast.sd[-1, at]
-
-
-def _compute_sd_shrinkage(var: FloatArray, most: FloatArray) -> FloatArray:
-    """Return factors that limit the sd of a path to the range seen so far."""
-    beyond = (var > most**2) & (most > 0.0)
-    return np.where(beyond, most / np.sqrt(np.where(beyond, var, 1.0)), 1.0)
-
-
-def _replace_zero_scale(scale: float) -> float:
-    """Replace a scale of 0 by infinity, so that the input has no effect."""
-    return float(scale) if scale > 0.0 else np.inf
 
 
 def _compute_path_range(histories: Sequence[History]) -> tuple[FloatArray, FloatArray]:

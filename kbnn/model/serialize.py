@@ -17,7 +17,7 @@ from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.data.batch import MAX_ABS_VALUE
-from kbnn.data.lags import ERROR_WINDOW_ROWS, MAX_HISTORY_ROWS, History
+from kbnn.data.lags import MAX_HISTORY_ROWS, History
 from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
 from kbnn.distributions import calibration, temperature
 from kbnn.distributions.predictive import PARAM_COUNT
@@ -30,6 +30,7 @@ from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.encoding import NO_BINS, is_valid_bins
 from kbnn.model.ensemble import Member, PoolWeights
+from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.learner import DroppedMember, LearnerState
 from kbnn.model.limits import (
     BELIEF_LIMIT,
@@ -70,6 +71,8 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
         )
     if model.schema.lags:
         out.update({f"past/{name}": array for name, array in vars(model.history).items()})
+    if model.combines_forecasts:
+        out.update({f"ahead/{name}": a for name, a in model.step_errors._asdict().items()})
     pending: dict[str, Any] = {}
     if model.schema.wait:
         kept = pack_pending_rows(model.pending_rows, model.learner.indicators, model.task.numbers)
@@ -198,6 +201,8 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
     model.position = dict(header["position"])
     if model.schema.lags:
         model.history = _restore_history(model, _select_prefix(arrays, "past/"))
+    if model.combines_forecasts:
+        model.step_errors = _restore_step_errors(_select_prefix(arrays, "ahead/"))
     if model.schema.wait:
         _restore_pending_rows(model, header["waiting"], _select_prefix(arrays, "waiting/"))
     if "monitor" in header:
@@ -252,11 +257,19 @@ def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
     fits = fits and rows == len(found["time"]) and rows <= MAX_HISTORY_ROWS
     known = [found[name] for name in ("last", "low", "high")]
     fits = fits and all(array.shape == history.last.shape for array in known)
-    fits = fits and len(found["missed"]) <= ERROR_WINDOW_ROWS
     limit = all(bool(np.all(~(np.abs(array) > MAX_ABS_VALUE))) for array in found.values())
     _require(fits and limit, "history of lags")
     vars(history).update(found)
     return history
+
+
+def _restore_step_errors(arrays: Arrays) -> StepErrors:
+    """Restore the errors of past forecasts; older files have none."""
+    if not arrays:
+        return StepErrors.create()
+    errors = StepErrors(*(_read_floats(arrays, name) for name in StepErrors._fields))
+    _require(errors.is_valid(), "errors of past forecasts")
+    return errors
 
 
 def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> Candidate:

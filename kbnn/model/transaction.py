@@ -29,6 +29,7 @@ _REPLACED: Final = (
     "_card",
     "_unscored",
     "monitor",
+    "step_errors",
 )
 """Attributes of a model that learning replaces."""
 

@@ -241,11 +241,6 @@ def displayed_scale(
     return TargetScale(center, 0.5 * (high - low))
 
 
-def standardized_residuals(task: TargetType, y: FloatArray, forecast: Forecast) -> FloatArray:
-    """Return the distance of targets (n, T) from their forecasts in sds; of classes, the labels."""
-    return y if task.labels else np.asarray((y - forecast.mean) / forecast.sd)
-
-
 def supports_paths(task: TargetType) -> bool:
     """Return whether forecasts several steps ahead have closed-form error bars: one real target."""
     return task.supports_differencing and len(task.targets) == 1

@@ -2,7 +2,8 @@
 
 From up to `MAX_ORIGINS` evenly spaced rows of a stream (origins), the model forecasts the next
 steps from the rows before the origin, and each step is compared with the value that followed. The
-model learns nothing.
+network learns nothing; only the weights by which its forecasts are combined with naive ones, and
+the widths of intervals, follow the outcomes known at each origin.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from kbnn.data.batch import Rows, slice_rows
 from kbnn.data.dataset import Stream
 from kbnn.data.lags import History
 from kbnn.data.row_blocks import concat_rows, take_rows
-from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError
 from kbnn.model.model import OnlineModel
-from kbnn.model.recursive_forecast import MultiStepForecast, SequenceNotices, align_history
-from kbnn.workflows.forecast import check_horizon, forecast_steps
+from kbnn.model.recursive_forecast import SequenceNotices, align_history, forecast_origins
+from kbnn.targets.prediction import Forecast
+from kbnn.workflows.forecast import check_horizon
 
 MAX_ORIGINS: Final = 500
 _ORIGINS_PER_BATCH: Final = 50
@@ -74,10 +76,17 @@ def run_backtest(
 
 def _forecast_origins(
     model: OnlineModel, past: History, rows: Rows, places: Any, steps: int
-) -> MultiStepForecast:
-    """Forecast from each origin; an origin is the number of rows before it."""
-    history, done = past.copy(), 0
-    parts: list[MultiStepForecast] = []
+) -> list[Forecast]:
+    """Forecast the steps from each origin; an origin is the number of rows before it.
+
+    The network does not change. Weights and widths by step follow the outcomes of earlier origins.
+    """
+    history, errors, done, scored = past.copy(), model.step_errors, 0, 0
+    if past is not model.history:
+        errors = errors.drop_pending()
+    targets = _join_targets(model, past, rows)
+    future = _hide_unknown_inputs(model, rows)
+    made: list[Forecast] = []
     for start in range(0, len(places), _ORIGINS_PER_BATCH):
         chosen = places[start : start + _ORIGINS_PER_BATCH]
         known: list[History] = []
@@ -85,40 +94,61 @@ def _forecast_origins(
             model.timeline.append_rows(history, slice_rows(rows, done, place))
             done = place
             known.append(history.copy())
-        parts.append(
-            forecast_steps(model, known, [take_rows(rows, chosen + h) for h in range(steps)])
-        )
-    return MultiStepForecast(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        ahead = [take_rows(future, chosen + h) for h in range(steps)]
+        paths = forecast_origins(model.forecast_context, known, ahead)
+        for k, place in enumerate(chosen.tolist()):
+            values = targets[: len(past.values) + place]
+            errors = errors.advance(place - scored).resolve_pending(values)
+            scored, path = place, paths.select_origin(k)
+            combined = errors.open_combiner().combine(path.candidates)
+            errors = errors.add_origin(path.candidates, combined)
+            made.append(path.apply_combination(combined))
+    return made
+
+
+def _hide_unknown_inputs(model: OnlineModel, rows: Rows) -> Rows:
+    """Return the rows as known at an origin: without inputs that are not known ahead."""
+    schema, x = model.schema, rows.x.copy()
+    unknown = set(schema.unknown_ahead)
+    x[:, [at for at, place in enumerate(schema.layout) if place.column in unknown]] = np.nan
+    return rows._replace(x=x)
+
+
+def _join_targets(model: OnlineModel, past: History, rows: Rows) -> FloatArray:
+    """Return the targets of the history and of the rows."""
+    at = model.timeline.columns.index(model.schema.targets[0])
+    return np.concatenate((past.values[:, at], rows.y[:, 0]))
 
 
 def _score_steps(
-    model: OnlineModel, past: History, rows: Rows, places: Any, made: MultiStepForecast
+    model: OnlineModel, past: History, rows: Rows, places: Any, made: list[Forecast]
 ) -> BacktestResult:
     """Score each step against the true values, the last value and the value one season earlier."""
     clock = model.schema.clock
     season = 0 if clock is None else clock.season_steps
-    at = model.timeline.columns.index(model.schema.targets[0])
-    before = past.values[:, at]
-    every = np.concatenate((before, rows.y[:, 0]))
-    origin = len(before) + places
+    every = _join_targets(model, past, rows)
+    origin = len(past.values) + places
     last = np.array([_last_known(every[: int(end)]) for end in origin])
+    means = np.stack([forecast.mean[:, 0] for forecast in made])
+    distributions = np.stack([forecast.stated[:, 0] for forecast in made])
     found = []
-    for h in range(made.mean.shape[1]):
-        truth = every[origin + h]
-        seen = np.isfinite(truth) & np.isfinite(made.mean[:, h])
-        error, half = truth - made.mean[:, h], INTERVAL_HALF_WIDTHS_SD[90] * made.sd[:, h]
-        miss = np.maximum(np.abs(error) - half, 0.0)
+    for h in range(means.shape[1]):
+        truth, mean = every[origin + h], means[:, h]
+        lower, upper = read_distribution(distributions[:, h]).interval(0.9)
+        seen = np.isfinite(truth) & np.isfinite(mean)
+        inside = (truth >= lower) & (truth <= upper)
+        miss = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
         ago = _season_ago(every, origin, h, season)
         found.append(
             BacktestStep(
                 h + 1,
                 int(seen.sum()),
-                _root_mean_square(error[seen]),
+                _root_mean_square((truth - mean)[seen]),
                 _root_mean_square((truth - last)[seen]),
                 None if ago is None else _root_mean_square((truth - ago)[seen]),
-                float(np.mean(np.abs(error[seen]) <= half[seen])),
-                float(np.mean(2.0 * half[seen])),
-                float(np.mean(2.0 * half[seen] + _MISS_PENALTY * miss[seen])),
+                float(np.mean(inside[seen])),
+                float(np.mean((upper - lower)[seen])),
+                float(np.mean((upper - lower + _MISS_PENALTY * miss)[seen])),
             )
         )
     return BacktestResult(len(places), found)

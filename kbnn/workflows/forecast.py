@@ -5,7 +5,7 @@ The recursion over steps is in `kbnn.model.recursive_forecast`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,14 +15,14 @@ from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows, slice_rows
 from kbnn.data.clock import format_times
 from kbnn.data.dataset import Stream
-from kbnn.data.lags import History
 from kbnn.data.row_blocks import concat_rows, take_rows
+from kbnn.data.time_series import MAX_NAMES_SHOWN
 from kbnn.errors import ArgumentError, DataError, UsageError
 from kbnn.metrics.sections import ChartGroup, ChartSpec, TargetSection
 from kbnn.model.model import OnlineModel
-from kbnn.model.recursive_forecast import ForecastPath, MultiStepForecast, count_missing_steps
+from kbnn.model.recursive_forecast import HorizonPath, count_missing_steps, make_future_rows
 from kbnn.targets.base import check_horizon_support
-from kbnn.targets.prediction import Forecast, select_rows
+from kbnn.targets.prediction import Forecast, join_forecasts, select_rows
 
 MAX_HORIZON_STEPS: Final = 10_000
 
@@ -39,30 +39,6 @@ def check_horizon(model: OnlineModel, steps: int) -> None:
         raise UsageError(
             f"--horizon needs a model with lags of '{schema.targets[0]}' (kbnn train --lags)"
         )
-
-
-def make_future_rows(model: OnlineModel, steps: int) -> Rows:
-    """Make the rows after the last one learned: times continue, other inputs are missing."""
-    schema = model.schema
-    x = np.full((steps, schema.width), np.nan)
-    time = None
-    if schema.clock is not None:
-        known = model.history.time[np.isfinite(model.history.time[:, 0])]
-        last = known[-1] if len(known) else np.full(2, np.nan)
-        time = schema.clock.extend_times(last, steps)
-        names = schema.encoded_names()
-        x[:, [names.index(name) for name in schema.clock.names]] = schema.clock.encode_times(time)
-    number = np.arange(1, steps + 1)
-    return Rows(x, np.full((steps, 1), np.nan), number, schema=schema, time=time)
-
-
-def forecast_steps(
-    model: OnlineModel, histories: Sequence[History], steps: Sequence[Rows]
-) -> MultiStepForecast:
-    """Forecast from n histories; `steps` has n rows per step, whose targets are not used."""
-    path = ForecastPath(model.forecast_context, histories, len(steps))
-    parts = [path.forecast_step(rows) for rows in steps]
-    return MultiStepForecast(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
 
 
 DEFAULT_CHART_STEPS: Final = 24
@@ -95,37 +71,49 @@ def forecast_horizon(
     check_horizon(model, steps)
     skipped = 0
     if stream is None:
-        _check_inputs_known(model)
-        rows = make_future_rows(model, steps)
+        _check_inputs_known(model, notice)
+        rows = make_future_rows(model.schema, model.history, steps)
     else:
         rows = _read_future(model, stream, steps, notice)
         skipped = _count_steps_between(model, rows, notice)
         if skipped:
             rows = concat_rows(
-                [make_future_rows(model, skipped)._replace(schema=rows.schema), rows]
+                [
+                    make_future_rows(model.schema, model.history, skipped)._replace(
+                        schema=rows.schema
+                    ),
+                    rows,
+                ]
             )
-    forecast = forecast_steps(
-        model, [model.history], [slice_rows(rows, k, k + 1) for k in range(skipped + steps)]
-    ).to_forecast()
+    path = HorizonPath(model.forecast_context, [model.history])
+    forecast = join_forecasts(
+        [path.forecast_step(slice_rows(rows, k, k + 1)) for k in range(skipped + steps)]
+    )
     clock = model.schema.clock
     known = clock is not None and rows.time is not None
     when = format_times(clock, rows.time[skipped:]) if known else []  # type: ignore[arg-type,index]  # known
     return HorizonForecast(when, select_rows(forecast, slice(skipped, None)), 1 + skipped)
 
 
-def _check_inputs_known(model: OnlineModel) -> None:
+def _check_inputs_known(model: OnlineModel, notice: Callable[[str], None]) -> None:
     """Raise if the model needs inputs whose future values only the user knows."""
     schema = model.schema
-    clock = "" if schema.clock is None else schema.clock.column
-    others = [name for name in schema.features if name != clock]
-    if others:
+    if schema.known_ahead:
         raise UsageError(
-            f"--horizon: the model learns from '{others[0]}' too: name a file with its future "
+            f"--horizon: '{schema.known_ahead[0]}' is known ahead: name a file with its future "
             "values"
+        )
+    unknown = [name for name in schema.unknown_ahead if name not in schema.lag_only]
+    if unknown:
+        quoted = ", ".join(f"'{name}'" for name in unknown[:MAX_NAMES_SHOWN])
+        notice(
+            f"{quoted}{' and others' if len(unknown) > MAX_NAMES_SHOWN else ''} missing in the "
+            "steps to forecast: without future values, forecasts leave inputs out"
         )
     if schema.clock is not None and not schema.clock.step:
         raise UsageError(
-            f"--horizon: '{clock}' has no regular time step: name a file with the times to forecast"
+            f"--horizon: '{schema.clock.column}' has no regular time step: name a file with the "
+            "times to forecast"
         )
 
 

@@ -1,225 +1,290 @@
-"""Six public series: one step ahead beside naive forecasts and AutoETS, and 24 steps ahead.
+"""Time series against naive forecasts and statsforecast: one step, and steps 6 and 24.
 
-    pip install statsmodels river vega_datasets statsforecast
-    python -m tests.bench.series
+    pip install statsmodels river vega_datasets pmdarima sktime statsforecast
+    python -m tests.bench.series [--role report] [--peers] [--only NAME]
 
-Each series is a file of a timestamp and a number, and `kbnn train FILE` with nothing else learns
-it. One step: every row is forecast before it is learned, from row 34 on; AutoETS is fitted anew
-whenever the rows have doubled and follows them in between. Steps ahead: from many rows on, after
-all rows above them were learned; `means` is the same path with each step's own variance alone.
+The series are listed in `tests.bench.series_data`; constants were chosen on half of them. Each is
+learned by `kbnn.Model()` with defaults.
+
+one step    Every row is forecast before it is learned, from row 34 on.
+learning    From up to 150 rows after the first quarter, 24 steps are forecast by a model that has
+            learned all rows before.
+frozen      The model learns the first 70 % of the rows; `evaluate --horizon 24` on the rest.
+score       90 % interval score, divided by that of the better naive forecast, whose band is its own
+            mean squared error at this step over all rows before the origin.
 """
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import csv
+import json
 import os
 import tempfile
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import kbnn
-from kbnn.data.batch import slice_rows
-from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
-from kbnn.workflows.forecast import forecast_steps, make_future_rows
+from tests.bench.series_data import Floats, Series, load_series
+from tests.commands import kbnn as command
 
-FIRST = 33
+FIRST_ROW = 33
 HORIZON = 24
-ORIGINS = 200
-LONG = 1000
-"""Rows from which a series alone must keep its promise."""
-
-Floats = NDArray[np.float64]
-
-
-class Series(NamedTuple):
-    """A public series as a file has it."""
-
-    name: str
-    season: int
-    when: list[str]
-    values: list[float]
+SHOWN_STEPS = (1, 6, 24)
+ORIGINS = 150
+LONG_ROWS = 500
+_HALF_WIDTH = 1.6448536
 
 
-def all_series() -> list[Series]:
-    """From statsmodels, river and vega_datasets."""
-    import statsmodels.api as sm
-    import vega_datasets
-    from river import datasets
+class StepScores(NamedTuple):
+    """Scores by shown step; RMSE and interval score relative to the better naive forecast."""
 
-    co2 = sm.datasets.co2.load_pandas().data["co2"].resample("MS").mean().ffill()
-    spots = sm.datasets.sunspots.load_pandas().data
-    temps, weather = vega_datasets.data.sf_temps(), vega_datasets.data.seattle_weather()
-    air = list(datasets.AirlinePassengers())
-    flow = list(datasets.WaterFlow())
-    return [
-        Series("airline", 12, [x["month"].strftime("%Y-%m") for x, _ in air], [y for _, y in air]),
-        Series("CO2", 12, [str(d.date()) for d in co2.index], co2.round(3).tolist()),
-        Series("sunspots", 0, [str(int(y)) for y in spots["YEAR"]], spots["SUNACTIVITY"].tolist()),
-        Series("San Francisco", 24, [str(d) for d in temps["date"]], temps["temp"].tolist()),
-        Series(
-            "Seattle", 7, [str(d.date()) for d in weather["date"]], weather["temp_max"].tolist()
-        ),
-        Series("water flow", 24, [str(x["Time"]) for x, _ in flow], [y for _, y in flow]),
-    ]
+    rmse: Floats
+    coverage: Floats
+    score: Floats
 
 
-def write(series: Series, folder: str) -> str:
-    """The series as a file."""
-    path = os.path.join(folder, "series.csv")
-    clock = "year" if series.name == "sunspots" else "time"
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([clock, "value"])
-        writer.writerows(zip(series.when, series.values, strict=True))
-    return path
-
-
-def one_step(series: Series, folder: str) -> Floats:
-    """What was said of every row before it was learned."""
-    out = os.path.join(folder, "said.csv")
-    kbnn.train(write(series, folder), predictions=out)
+def measure_one_step(series: Series, folder: str) -> tuple[float, float, float, float]:
+    """Return the RMSE of the model, the last value and the season, and the seconds of training."""
+    out = os.path.join(folder, "predicted.csv")
+    start = time.process_time()
+    kbnn.train(series.write(folder), target="value", predictions=out)
+    seconds = time.process_time() - start
     with open(out, encoding="utf-8") as file:
-        return np.array([float(row["mean"] or "nan") for row in csv.DictReader(file)])
-
-
-def auto_ets(series: Series) -> Floats | None:
-    """One step ahead by statsforecast, where it is there."""
-    with contextlib.suppress(ImportError):
-        from statsforecast.models import AutoETS
-
-        y = np.array(series.values)
-        said = np.full(len(y), np.nan)
-        model = AutoETS(season_length=max(1, series.season))
-        for at in range(FIRST, len(y)):
-            if at == FIRST or at & (at - 1) == 0:
-                model = model.fit(y[:at])
-            said[at] = model.forward(y[:at], h=1)["mean"][0]
-        return said
-    return None
-
-
-def rmse(said: Floats, truth: Floats) -> float:
-    """Over the rows that all are judged by."""
-    return float(np.sqrt(np.nanmean((said - truth)[FIRST:] ** 2)))
-
-
-class Steps(NamedTuple):
-    """Forecasts and truth (origins, HORIZON); `own` is each step's own standard deviation."""
-
-    truth: Floats
-    mean: Floats
-    sd: Floats
-    own: Floats
-
-
-def steps_ahead(series: Series) -> Steps:
-    """24 steps from many rows on, each after learning all above it."""
-    rows, y = len(series.values), np.array(series.values)
-    first = max(100, rows // 4) if rows >= 300 else rows // 3
-    places = np.unique(np.linspace(first, rows - HORIZON, ORIGINS).astype(int)).tolist()
-    clock = "year" if series.name == "sunspots" else "time"
-    model: Any = kbnn.Model()
-    parts: list[list[Floats]] = [[], [], [], []]
-    done = 0
-    for place in places:
-        model.learn({clock: series.when[done:place], "value": y[done:place].tolist()})
-        done = place
-        inner = model._model
-        ahead_rows = make_future_rows(inner, HORIZON)
-        each = [slice_rows(ahead_rows, k, k + 1) for k in range(HORIZON)]
-        made = forecast_steps(inner, [inner.history], each)
-        own = [
-            forecast_steps(inner, [past], [row]).sd[0, 0] for past, row in _along(inner, made, each)
-        ]
-        for part, values in zip(
-            parts, (y[place : place + HORIZON], made.mean[0], made.sd[0], own), strict=True
-        ):
-            part.append(np.asarray(values))
-    return Steps(*(np.stack(part) for part in parts))
-
-
-def _along(inner: Any, made: Any, each: list[Any]) -> list[tuple[Any, Any]]:
-    """The past of every step if the means had come true."""
-    found, past = [], inner.history.copy()
-    for h, row in enumerate(each):
-        found.append((past.copy(), row))
-        inner.timeline.move(past, row._replace(y=made.mean[:, h : h + 1]))
-    return found
-
-
-def inside(steps: Steps, sd: Floats) -> Floats:
-    """The share of truths in the 90 % band, by step."""
-    return np.asarray(
-        np.mean(np.abs(steps.truth - steps.mean) <= INTERVAL_HALF_WIDTHS_SD[90] * sd, axis=0)
+        mean = np.array([float(row["mean"] or "nan") for row in csv.DictReader(file)])
+    y, s = series.values, series.season or 1
+    last, season = (np.concatenate((np.full(k, np.nan), y[:-k])) for k in (1, s))
+    ours, naive, seasonal = (
+        _rmse(made[FIRST_ROW:], y[FIRST_ROW:]) for made in (mean, last, season)
     )
+    return ours, naive, seasonal, seconds
 
 
-def interval_score(steps: Steps, sd: Floats, unit: float) -> Floats:
-    """Width and twenty times every miss, in units of the series' spread, by step."""
-    half = INTERVAL_HALF_WIDTHS_SD[90] * sd
-    miss = np.maximum(np.abs(steps.truth - steps.mean) - half, 0.0)
-    return np.asarray(np.mean(2.0 * half + 20.0 * miss, axis=0) / unit)
+def forecast_while_learning(series: Series) -> StepScores:
+    """Score forecasts of a model that learns all rows before each origin."""
+    rows = len(series.values)
+    places = np.unique(np.linspace(max(60, rows // 4), rows - HORIZON, ORIGINS).astype(int))
+    model, done = kbnn.Model("value"), 0
+    mean, lower, upper = [], [], []
+    for place in places.tolist():
+        model.learn(series.take(done, place))
+        done = place
+        made = model.forecast(HORIZON)
+        mean.append(made.mean)
+        lower.append(made["lower"])
+        upper.append(made["upper"])
+    return score_steps(series, places, np.stack(mean), np.stack(lower), np.stack(upper))
+
+
+def forecast_frozen(series: Series, folder: str) -> tuple[Floats, Floats]:
+    """Return relative RMSE and coverage of a model that has learned the first 70 % of the rows."""
+    known = int(0.7 * len(series.values))
+    model, rest = os.path.join(folder, "m.npz"), os.path.join(folder, "rest.csv")
+    kbnn.train(series.take(0, known), target="value").save(model)
+    os.replace(series.write(folder, known), rest)
+    ran = command("evaluate", model, rest, "--horizon", str(HORIZON), "--json", "-q")
+    if ran.code:
+        raise RuntimeError(ran.err)
+    steps = [json.loads(ran.out)["steps"][step - 1] for step in SHOWN_STEPS]
+    naive = [min(s["last_rmse"], s["season_rmse"] or np.inf) for s in steps]
+    rmse = np.array([s["rmse"] for s in steps]) / naive
+    return rmse, np.array([s["coverage_90"] for s in steps])
+
+
+class PeerResult(NamedTuple):
+    """MASE of one step and of 24 steps, and seconds."""
+
+    one: float
+    ahead: float
+    seconds: float
+
+
+PEER_ORIGINS = 30
+PEER_REFITS = 3
+PEER_ROWS = 1000
+PEER_SEASON = 24
+"""Longest season that AutoARIMA fits in reasonable time; longer ones are left out for it."""
+
+
+def compare_peers(series: Series) -> dict[str, PeerResult]:
+    """Return MASE and time of the model and its peers from the same origins.
+
+    Peers are fitted to the last 1,000 rows at three of the origins, and follow the rows between.
+    """
+    from statsforecast.models import AutoARIMA, AutoETS, SeasonalNaive
+
+    y, season = series.values, max(1, series.season)
+    rows = len(y)
+    places = np.unique(np.linspace(max(60, rows // 2), rows - HORIZON, PEER_ORIGINS).astype(int))
+    scale = float(np.mean(np.abs(y[season : places[0]] - y[: places[0] - season])))
+    results, model, done = {}, kbnn.Model("value"), 0
+    started, made = time.process_time(), []
+    for place in places.tolist():
+        model.learn(series.take(done, place))
+        done = place
+        made.append(model.forecast(HORIZON).mean)
+    results["kbnn"] = _score_peer(y, places, made, scale, time.process_time() - started)
+    for make in (AutoETS, AutoARIMA, SeasonalNaive):
+        length = 1 if make is AutoARIMA and season > PEER_SEASON else season
+        peer, started, made = make(season_length=length), time.process_time(), []
+        for k, place in enumerate(places.tolist()):
+            recent = y[max(0, place - PEER_ROWS) : place]
+            if k % (PEER_ORIGINS // PEER_REFITS) == 0:
+                peer = peer.fit(recent)
+            made.append(
+                peer.forward(recent, h=HORIZON)["mean"]
+                if make is not SeasonalNaive
+                else peer.forecast(recent, h=HORIZON)["mean"]
+            )
+        seconds = time.process_time() - started
+        results[make.__name__] = _score_peer(y, places, made, scale, seconds)
+    return results
+
+
+def _score_peer(
+    y: Floats, places: Any, made: list[Any], scale: float, seconds: float
+) -> PeerResult:
+    truth = np.stack([y[place : place + HORIZON] for place in places])
+    error = np.abs(np.stack(made) - truth) / scale
+    return PeerResult(float(error[:, 0].mean()), float(error.mean()), seconds)
+
+
+def naive_bands(series: Series, places: Floats, step: int, back: int) -> tuple[Floats, Floats]:
+    """Return naive forecasts of one step, and their RMS error over all rows before each origin."""
+    y = series.values
+    h = step - 1
+    if back:
+        shift = back * (h // back + 1)
+        made = y[places + h - shift]
+        errors = (y[shift:] - y[:-shift]) ** 2
+        known = places - shift
+    else:
+        made, shift = y[places - 1], step
+        errors, known = (y[shift:] - y[:-shift]) ** 2, places - shift
+    total = np.concatenate(([0.0], np.cumsum(errors)))
+    return made, np.sqrt(total[known] / np.maximum(known, 1))
+
+
+def score_steps(
+    series: Series, places: Any, mean: Floats, lower: Floats, upper: Floats
+) -> StepScores:
+    """Score forecasts (origins, HORIZON) relative to the better naive forecast."""
+    found = []
+    for step in SHOWN_STEPS:
+        h = step - 1
+        truth = series.values[places + h]
+        naive = [naive_bands(series, places, step, back) for back in {0, series.season}]
+        best = min(_rmse(made, truth) for made, _ in naive)
+        bands = [(made - _HALF_WIDTH * sd, made + _HALF_WIDTH * sd) for made, sd in naive]
+        best_score = min(_interval_score(*band, truth) for band in bands)
+        inside = (truth >= lower[:, h]) & (truth <= upper[:, h])
+        found.append(
+            (
+                _rmse(mean[:, h], truth) / best,
+                float(np.mean(inside)),
+                _interval_score(lower[:, h], upper[:, h], truth) / best_score,
+            )
+        )
+    return StepScores(*np.array(found).T)
+
+
+def _rmse(made: Floats, truth: Floats) -> float:
+    return float(np.sqrt(np.nanmean((made - truth) ** 2)))
+
+
+def _interval_score(lower: Floats, upper: Floats, truth: Floats) -> float:
+    miss = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
+    return float(np.mean(upper - lower + 20.0 * miss))
+
+
+def print_forecasts(chosen: list[Series]) -> list[str]:
+    """Print one step and several steps of all series, and return the limits that are missed."""
+    missed: list[str] = []
+    every: list[tuple[int, float, StepScores, Floats, Floats]] = []
+    print(f"{'':22}{'rows':>6}  one step: RMSE/naive s   learning: RMSE/naive, in 90 %, score"
+          f"{'':22}frozen: RMSE/naive, in 90 %")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for series in chosen:
+            rows = len(series.values)
+            ours, last, season, seconds = measure_one_step(series, folder)
+            one = ours / min(last, season)
+            learning = forecast_while_learning(series)
+            frozen = forecast_frozen(series, folder)
+            every.append((rows, one, learning, *frozen))
+            print(f"{series.name:18}{series.role[:3]:>4}{rows:6}  {one:8.3f} {seconds:6.1f}  "
+                  + "  ".join(map(_join, (*learning, *frozen))), flush=True)  # fmt: skip
+    missed += _check(every)
+    return missed
+
+
+def _join(values: Floats) -> str:
+    return "".join(f"{value:7.3f}" for value in values)
+
+
+def _check(every: list[tuple[int, float, StepScores, Floats, Floats]]) -> list[str]:
+    """Return the limits that are missed."""
+    one = np.array([each[1] for each in every])
+    long = np.array([each[0] >= LONG_ROWS for each in every])
+    rmse, cover, score = (np.stack([each[2][k] for each in every]) for k in range(3))
+    frozen = np.stack([each[4] for each in every])
+    worst = rmse[long, 1:].max(initial=0.0)
+    checks = {
+        f"one step below the naive on {np.mean(one < 1):.0%}": np.mean(one < 1.0) >= 0.9,
+        f"one step at worst {one.max():.3f}": one.max() <= 1.05,
+        f"steps 6, 24 at worst {worst:.3f}": worst <= 1.03,
+        f"90 % bands hold {_between(cover[long], 0.83, 0.95):.0%} of long series within .83-.95":
+            _between(cover[long], 0.83, 0.95) == 1.0,
+        f"all series {_between(cover, 0.83, 0.95):.0%}": _between(cover, 0.83, 0.95) >= 0.8,
+        f"frozen {_between(frozen[long], 0.80, 0.96):.0%} of long series within .80-.96":
+            _between(frozen[long], 0.80, 0.96) == 1.0,
+        f"interval score below the naive's on {np.mean(score < 1):.0%}": np.mean(score < 1) >= 0.8,
+    }  # fmt: skip
+    mean = np.exp(np.mean(np.log(rmse), axis=0))
+    print(f"geometric mean: one step {np.exp(np.mean(np.log(one))):.3f}, steps {_join(mean)}, "
+          f"score {_join(np.exp(np.mean(np.log(score), axis=0)))}")  # fmt: skip
+    for text, kept in checks.items():
+        print(("  ok     " if kept else "  MISSED ") + text)
+    return [text for text, kept in checks.items() if not kept]
+
+
+def _between(values: Floats, low: float, high: float) -> float:
+    return float(np.mean((values >= low) & (values <= high)))
+
+
+def print_peers(chosen: list[Series]) -> None:
+    """Print MASE and time beside statsforecast."""
+    wins = np.zeros(2)
+    for at, series in enumerate(chosen):
+        found = compare_peers(series)
+        if at == 0:
+            print(f"{'MASE one, 24 steps, s':24}" + "".join(f"{name:>24}" for name in found))
+        print(f"{series.name:24}" + "".join(
+            f"{one:9.3f}{ahead:8.3f}{seconds:7.1f}" for one, ahead, seconds in found.values()
+        ), flush=True)  # fmt: skip
+        ours, *others = found.values()
+        wins += [all(ours[k] < other[k] for other in others[:2]) for k in (0, 1)]
+    print(f"better than AutoETS and AutoARIMA: one step {wins[0]:.0f}, 24 steps {wins[1]:.0f} of "
+          f"{len(chosen)}")  # fmt: skip
 
 
 def main() -> None:
-    """Print both tables; 1 when a promise is not kept."""
-    failed: list[str] = []
-    beaten, every = 0, []
-    print(f"{'one step, RMSE':16}{'rows':>7}{'kbnn':>10}{'last':>10}{'season':>10}{'AutoETS':>10}")
-    series_list = all_series()
-    with tempfile.TemporaryDirectory() as folder:
-        for series in series_list:
-            y = np.array(series.values)
-            said = one_step(series, folder)
-            last = np.concatenate(([np.nan], y[:-1]))
-            s = series.season or 11
-            season = np.concatenate((np.full(s, np.nan), y[:-s]))
-            ets = auto_ets(series)
-            figures = [rmse(one, y) for one in (said, last, season)]
-            figures.append(float("nan") if ets is None else rmse(ets, y))
-            if not figures[0] < min(figures[1:3]):
-                failed.append(f"{series.name}: a naive forecast is better")
-            beaten += figures[0] < figures[3]
-            shown = "".join(f"{figure:10.4g}" for figure in figures)
-            print(f"{series.name:16}{len(y):7,}{shown}", flush=True)
-    print(f"below AutoETS on {beaten} of {len(series_list)}\n")
-    at = [1, 6, 12, 24]
-    head = "".join(f"{step:>8}" for step in at)
-    ends = f"{'low':>8}{'high':>8}"
-    print(f"{'in 90 %, by step':24}{head}{ends}   interval score{head}   means only{head}")
-    for series in series_list:
-        steps = steps_ahead(series)
-        unit = float(np.std(series.values))
-        held, own = inside(steps, steps.sd), interval_score(steps, steps.own, unit)
-        score = interval_score(steps, steps.sd, unit)
-        every.append((held, score, own))
-        print(f"{series.name:24}{_row(held, at)}{_ends(held)}{'':17}{_row(score, at)}"
-              f"{'':13}{_row(own, at)}   {len(steps.truth)} origins", flush=True)  # fmt: skip
-        if len(series.values) >= LONG and not (held.min() >= 0.80 and held.max() <= 0.96):
-            failed.append(f"{series.name}: {held.min():.3f} to {held.max():.3f} inside")
-    held, score, own = (np.mean(np.stack(part), axis=0) for part in zip(*every, strict=True))
-    all_steps = f"{_row(held, at)}{_ends(held)}{'':17}{_row(score, at)}{'':13}{_row(own, at)}"
-    print(f"{'average':24}{all_steps}")
-    if not (held.min() >= 0.85 and held.max() <= 0.93):
-        failed.append(f"average: {held.min():.3f} to {held.max():.3f} inside")
-    if not score.mean() < own.mean():
-        failed.append("means only have the better interval score")
-    if beaten < 4:
-        failed.append("AutoETS is better on more than two")
-    print("\n".join(["not kept:", *failed]) if failed else "all kept")
-    raise SystemExit(1 if failed else 0)
-
-
-def _ends(held: Floats) -> str:
-    """The least and the greatest share over all steps."""
-    return f"{held.min():8.3f}{held.max():8.3f}"
-
-
-def _row(values: Floats, at: list[int]) -> str:
-    return "".join(f"{values[step - 1]:8.3f}" for step in at)
+    """Print the tables; exit with 1 if a limit is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--role", choices=("choose", "report"))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--peers", action="store_true")
+    asked = parser.parse_args()
+    chosen = [
+        series
+        for series in load_series()
+        if asked.role in (None, series.role) and asked.only in series.name
+    ]
+    if asked.peers:
+        print_peers([series for series in chosen if not series.others])
+        return
+    raise SystemExit(1 if print_forecasts(chosen) else 0)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,10 @@ def test_kernel_and_reference_follow_the_same_weights_in_any_chunks(targets: int
     assert np.allclose(whole[:, :-1].sum(axis=1), 1.0)
 
 
+def test_no_members_give_no_results() -> None:
+    assert ensemble.map_members(lambda k: k, [], 100_000) == []
+
+
 def test_a_network_that_does_not_pay_is_dropped_and_recorded() -> None:
     x, _ = rows(2100, 3)
     y = np.random.default_rng(4).standard_normal(2100)  # nothing to learn

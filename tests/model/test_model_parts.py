@@ -79,25 +79,6 @@ def test_one_wild_count_does_not_say_where_a_network_begins() -> None:
     assert abs(float(told[0] - plain[0])) < 1.5  # a mean of millions would be 25 away
 
 
-def test_few_errors_are_trusted_less_to_widen_a_step() -> None:
-    """Errors that swing a little: among 96 of them there are but four stretches of 24."""
-    rng = np.random.default_rng(3)
-    missed = rng.standard_normal(96) + 0.6 * np.sin(np.arange(96) / 8.0)
-    sums = np.lib.stride_tricks.sliding_window_view(missed, 24).sum(axis=1) / np.sqrt(24.0)
-    alone, carried = (np.quantile(np.abs(part), 0.9) for part in (missed, sums))
-    more = (carried / alone) ** (96 / 120)
-    assert (
-        recursive_forecast.CARRIED_WIDTH_LIMITS[0]
-        < more
-        < recursive_forecast.CARRIED_WIDTH_LIMITS[1]
-    )
-    assert abs(more - 1.0) > 0.05
-    expected = alone / 1.6448536269514722 * more
-    assert recursive_forecast.compute_width_factor(missed, np.ones(24)) == pytest.approx(
-        expected, rel=1e-9
-    )
-
-
 def test_a_path_may_go_a_little_beyond_all_that_was_seen() -> None:
     history = History(1, 1)
     history.low[0], history.high[0] = 10.0, 30.0

@@ -24,7 +24,6 @@ from kbnn.model.scaler import Scale
 from kbnn.model.serialize import to_state
 from kbnn.model.settings import PRESETS, Settings
 from kbnn.targets.prediction import Forecast
-from kbnn.workflows import forecast as forecast_module
 from tests.pinned.networks import belief, directions, rows_of
 from tests.pinned.record import Case, bells, grouped, parts, table, uniform
 from tests.pinned.tasks import task, words
@@ -217,23 +216,16 @@ def series() -> dict[str, Any]:
             rows = Rows(x, y[:, None], np.arange(1, count + 1), time=time)
             said = {"learned": model.learn(slice_rows(rows, 0, 50))}
             said["then"] = model.learn(slice_rows(rows, 50, count))
-            coming = forecast_module.make_future_rows(model, 30)
+            coming = recursive_forecast.make_future_rows(schema, model.history, 30)
             steps = [slice_rows(coming, k, k + 1) for k in range(30)]
-            path = forecast_module.forecast_steps(model, [model.history], steps)
+            context = model.forecast_context
+            paths = recursive_forecast.forecast_origins(context, [model.history], steps)
+            made = context.errors.open_combiner().combine(paths.candidates)
             name = f"{changes} {members}"
-            found |= {f"{name} {part}": v.ravel() for part, v in path._asdict().items()}
+            found |= {f"{name} {part}": v.ravel() for part, v in made._asdict().items()}
             found |= {f"{name} {part}": v for part, v in told(model, said).items()
                       if members == 1 and not part.startswith("record")}  # fmt: skip
             found[f"{name} after"] = model.open_predictor()(coming).mean
-    missed, shares = bells(90, 1, 4)[:, 0] * 1.3, np.array([0.9, 0.5, 0.2])
-    found["wider"] = table(
-        recursive_forecast.compute_width_factor(missed, shares),
-        recursive_forecast.compute_width_factor(0.3 * missed, shares[:1]),
-        recursive_forecast.compute_width_factor(9.0 * missed, shares),
-        recursive_forecast.compute_width_factor(missed[:63], shares),
-        recursive_forecast.compute_width_factor(np.repeat(missed, 2), shares),
-        [recursive_forecast.count_lag_steps(lag, 3600.0) for lag in looked],
-    )
     return found
 
 

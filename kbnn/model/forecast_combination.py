@@ -1,0 +1,399 @@
+"""Combine the network's forecasts of several steps with naive ones, by their past errors.
+
+A network that continues its own forecasts drifts away on many series. From each origin there are
+therefore four candidates for the target h steps ahead: the network's recursive forecast, the last
+value, the value a season before the step, and that value moved by the change since then:
+
+    f_1 = network,   f_2 = y_o,   f_3 = y_(o+h-s),   f_4 = y_(o+h-s) + y_o - y_(o-s).
+
+While rows are learned, forecasts are made at some rows (origins) and kept until their outcome is
+known, so that all errors are of forecasts as made then. E_c,h is the mean squared error of
+candidate c at step h, discounted by 2^(-age/1500 rows) and pooled over h +- 3 steps. The combined
+forecast is
+
+    w_c ~ E_c,h^-4,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2),
+
+s_c^2 = E_c,h for the naive candidates. The network's variance follows the conditions of the path:
+it is a multiple, learned by step, of the mean one-step variance along the path. The sd is scaled so
+that 90 % intervals hold: by the 90 % quantile of the past |error|/sd at this step, whose histogram
+starts with five errors of a Gaussian.
+
+Errors are recorded with other inputs unknown, as at most origins. Where they are given, the
+network's forecast is used alone, and its variance grows at most as that of a random walk.
+
+One step ahead there is an error at every row, and inputs are given. The weights are the same
+function of these errors, each limited to 50 predicted sds, so that an outlier does not make all
+candidates equal. The network's predictive distribution is moved to the combined mean.
+
+The state has a fixed size. Origins are the row numbers t with frac(t g) < 1/spacing, g the golden
+ratio: evenly spread, and not in step with any season.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import accumulate
+from math import erf
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import BoolArray, FloatArray
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
+
+COMBINED_STEPS: Final = 48
+"""Steps whose errors are recorded; later steps use the weights of the last one."""
+CANDIDATE_NAMES: Final = ("network", "last value", "season", "moved season")
+ERROR_HALF_LIFE_ROWS: Final = 1500.0
+ERROR_HALF_LIFE_ORIGINS: Final = 40
+"""Past errors count half after this number of rows and of origins, whichever is later."""
+POOLED_STEPS: Final = 3
+WEIGHT_EXPONENT: Final = 4.0
+PRIOR_ERRORS: Final = 0.5
+"""Weight of the prior squared error, in past errors."""
+NAIVE_PRIOR_FACTOR: Final = 6.0
+"""Prior squared error of the naive candidates, in that of the network."""
+PRIOR_GROWTH_STEPS: Final = 24
+"""Steps over which the prior squared error grows as that of a random walk."""
+PRIOR_GAUSSIAN_ERRORS: Final = 5.0
+WIDTH_LIMITS: Final = (0.4, 4.0)
+ONE_STEP_DECAY: Final = 0.5 ** (1.0 / ERROR_HALF_LIFE_ROWS)
+MAX_ERROR_SD: Final = 50.0
+"""Limit of an error of one step, in predicted sds."""
+MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
+"""Steps up to which variances grow."""
+ORIGIN_SPACING: Final = ((512, 8), (4096, 21), (16384, 55), (2**62, 144))
+"""Mean rows between origins up to a number of rows: learning a row costs less in a long stream.
+With these spacings, recording takes less than 30 % of the learning time."""
+SHORT_STEPS: Final = 12
+FULL_PATH_ORIGINS: Final = 3
+"""One origin in three has all steps, the others only the first 12: errors of many steps are
+correlated among near origins."""
+
+_ERROR_EDGES: Final = np.exp(np.linspace(np.log(0.1), np.log(12.0), 31))
+"""Edges of the histogram of |error|/sd."""
+_ERROR_BINS: Final = len(_ERROR_EDGES) + 1
+_SMALLEST_SHARE: Final = 1e-12
+_LARGEST: Final = 1e141
+_COMBINED, _SD, _PATH_VAR = 4, 5, 6
+_GOLDEN_RATIO: Final = 2654435769
+"""2^32 times the fractional part of the golden ratio."""
+
+
+def is_origin(row: int) -> bool:
+    """Return whether forecasts are made after this row of a stream."""
+    return (row * _GOLDEN_RATIO) % 2**32 < 2**32 // _get_spacing(row)
+
+
+def count_path_steps(row: int) -> int:
+    """Return how many steps are forecast at an origin."""
+    place = (row * _GOLDEN_RATIO) % 2**32 * _get_spacing(row) * FULL_PATH_ORIGINS
+    return COMBINED_STEPS if place < 2**32 else SHORT_STEPS
+
+
+def _get_spacing(row: int) -> int:
+    return next(spacing for rows, spacing in ORIGIN_SPACING if row <= rows)
+
+
+def count_rows_to_origin(row: int) -> int:
+    """Count the rows after `row` up to and including the next origin."""
+    count = 1
+    while not is_origin(row + count):
+        count += 1
+    return count
+
+
+class CandidatePaths(NamedTuple):
+    """Forecasts of the candidates from n origins."""
+
+    mean: FloatArray  # (n, 4, S), NaN where a candidate has no value
+    var: FloatArray  # (n, S) mean one-step variance of the network along its path
+
+
+class CombinedForecast(NamedTuple):
+    """Combined forecasts from n origins."""
+
+    mean: FloatArray  # (n, S)
+    raw_sd: FloatArray  # (n, S) before calibration
+    sd: FloatArray  # (n, S)
+    weights: FloatArray  # (n, 4, S)
+
+
+class StepErrors(NamedTuple):
+    """Errors of past forecasts by step, and the forecasts whose outcome is not known yet."""
+
+    number: FloatArray  # (4, S) discounted number of errors
+    square: FloatArray  # (4, S) discounted sum of squared errors
+    ratio: FloatArray  # (S,) discounted sum of squared network errors over path variances
+    histogram: FloatArray  # (bins, S) discounted counts of |error|/sd of the combined forecast
+    pending: FloatArray  # (k, 7, S) candidates, combined mean, sd and path variance by origin
+    age: FloatArray  # (k,) rows since each pending origin, at the last origin
+    rows: FloatArray  # (3,) rows so far, rows at the last origin, rows at the first
+    one_step: FloatArray  # (2, 4) discounted number and squares of errors of one step
+
+    @classmethod
+    def create(cls) -> StepErrors:
+        """Create a state without errors."""
+        s = COMBINED_STEPS
+        return cls(
+            np.zeros((4, s)),
+            np.zeros((4, s)),
+            np.zeros(s),
+            np.zeros((_ERROR_BINS, s)),
+            np.zeros((0, 7, s)),
+            np.zeros(0),
+            np.zeros(3),
+            np.zeros((2, 4)),
+        )
+
+    def advance(self, rows: int) -> StepErrors:
+        """Count rows that were learned."""
+        return self._replace(rows=self.rows + np.array([float(rows), 0.0, 0.0]))
+
+    def drop_pending(self) -> StepErrors:
+        """Forget the forecasts whose outcome is not known, because other rows follow."""
+        return self._replace(pending=self.pending[:0], age=self.age[:0])
+
+    def resolve_pending(self, values: FloatArray) -> StepErrors:
+        """Add the errors of pending forecasts; `values` are the last targets, newest last."""
+        new = int(self.rows[0] - self.rows[1])
+        slowest = float(ERROR_HALF_LIFE_ORIGINS * _get_spacing(int(self.rows[0])))
+        decay = 0.5 ** (new / max(ERROR_HALF_LIFE_ROWS, slowest))
+        count, square, ratio, histogram = (part * decay for part in self[:4])
+        if len(self.age):
+            steps, end = np.arange(1, COMBINED_STEPS + 1), self.age[:, None] + new
+            source = (len(values) - 1 + steps - end).astype(np.int64)
+            made = self.pending
+            truth = values[np.clip(source, 0, len(values) - 1)]
+            known = (steps > self.age[:, None]) & (steps <= end) & (source >= 0)
+            known &= np.isfinite(truth) & np.isfinite(made[:, _COMBINED])
+            error = np.clip(made[:, :5] - truth[:, None], -_LARGEST, _LARGEST)
+            found = known[:, None] & np.isfinite(error[:, :4])
+            squares = np.where(found, error[:, :4], 0.0) ** 2
+            count += np.sum(found, axis=0)
+            square += np.sum(squares, axis=0)
+            ratio += np.sum(_divide(squares[:, 0], made[:, _PATH_VAR]), axis=0)
+            relative = _divide(np.abs(error[:, _COMBINED]), made[:, _SD])[known]
+            place = np.searchsorted(_ERROR_EDGES, relative), np.nonzero(known)[1]
+            np.add.at(histogram, place, 1.0)
+        age = self.age + new
+        kept = age < COMBINED_STEPS
+        rows = np.array([self.rows[0], self.rows[0], self.rows[2] or self.rows[0]])
+        return StepErrors(
+            count, square, ratio, histogram, self.pending[kept], age[kept], rows, self.one_step
+        )
+
+    def add_origin(self, paths: CandidatePaths, made: CombinedForecast) -> StepErrors:
+        """Add the forecasts of one origin, after the last row counted."""
+        forecasts = np.full((1, 7, COMBINED_STEPS), np.nan)
+        parts = np.concatenate((paths.mean[0], made.mean, made.raw_sd, paths.var))
+        steps = min(parts.shape[1], COMBINED_STEPS)
+        forecasts[0, :, :steps] = parts[:, :steps]
+        return self._replace(
+            pending=np.concatenate((self.pending, forecasts)),
+            age=np.append(self.age, 0.0),
+        )
+
+    def combine_one_step(self, mean: FloatArray, naive: FloatArray) -> FloatArray:
+        """Combine the network's forecasts (n,) of one step with naive ones (n, 3)."""
+        return _average_one_step(self.one_step[None], mean, naive)
+
+    def learn_one_step(
+        self, mean: FloatArray, sd: FloatArray, naive: FloatArray, y: FloatArray
+    ) -> tuple[StepErrors, FloatArray]:
+        """Combine consecutive rows; each uses the errors of the rows before it."""
+        limit = np.fmin(MAX_ERROR_SD * sd, _LARGEST)[:, None]
+        error = np.column_stack((mean, naive)) - y[:, None]
+        found = np.isfinite(error) & np.isfinite(error[:, :1])
+        squares = np.clip(np.where(found, error, 0.0), -limit, limit) ** 2
+        past = np.empty((len(y) + 1, 2, 4))
+        for at in range(4):
+            past[:, 0, at] = _sum_discounted(self.one_step[0, at], found[:, at])
+            past[:, 1, at] = _sum_discounted(self.one_step[1, at], squares[:, at])
+        combined = _average_one_step(past[:-1], mean, naive)
+        return self._replace(one_step=past[-1].copy()), combined
+
+    def open_combiner(self) -> ForecastCombiner:
+        """Open a combiner that uses the errors known so far."""
+        return ForecastCombiner(self)
+
+    def is_valid(self) -> bool:
+        """Return whether shapes and values are possible."""
+        like = StepErrors.create()
+        sums = (*self[:4], self.age, self.rows, self.one_step)
+        return (
+            all(part.shape[1:] == other.shape[1:] for part, other in zip(self, like, strict=True))
+            and all(len(self[k]) == len(like[k]) for k in (0, 1, 2, 3, 6, 7))
+            and len(self.age) == len(self.pending) <= COMBINED_STEPS
+            and all(bool(np.all((part >= 0.0) & (part <= 1e308))) for part in sums)
+            and bool(np.all(self.age < COMBINED_STEPS))
+            and bool(np.all(self.rows < 2.0**53))
+            and bool(np.all(self.rows[1:] <= self.rows[0]))
+            and not bool(np.any(np.abs(self.pending) > 1e308))
+        )
+
+
+def _sum_discounted(start: float, values: FloatArray | BoolArray) -> list[float]:
+    """Return the discounted sums before each value, and after the last."""
+    add = lambda total, value: ONE_STEP_DECAY * total + value  # noqa: E731
+    return list(accumulate(values.tolist(), add, initial=float(start)))
+
+
+def _average_one_step(errors: FloatArray, mean: FloatArray, naive: FloatArray) -> FloatArray:
+    """Return the combined means (n,), given the errors (n or 1, 2, 4) before each row."""
+    made = np.column_stack((mean, naive))
+    usable = np.isfinite(made)
+    number, square = errors[:, 0], errors[:, 1]
+    own = square[:, :1] / np.maximum(number[:, :1], 1.0)
+    error_var = (square + PRIOR_ERRORS * NAIVE_PRIOR_FACTOR * own) / (number + PRIOR_ERRORS)
+    error_var[:, :1] = own
+    usable[:, 1:] &= number[:, :1] > 0.0
+    weights = _compute_weights(error_var[:, :, None], usable[:, :, None])[:, :, 0]
+    combined = np.sum(weights * np.where(usable, made, 0.0), axis=1)
+    return np.where(usable[:, 0], combined, mean)
+
+
+class ForecastCombiner:
+    """Combines candidates with the weights and widths that follow from past errors."""
+
+    def __init__(self, errors: StepErrors) -> None:
+        self._count, self._square = _pool_steps(errors.number), _pool_steps(errors.square)
+        self._ratio = _pool_steps(errors.ratio)
+        self._errors = errors
+        self._growth_power = _compute_growth_power(errors)
+
+    @cached_property
+    def _width(self) -> FloatArray:
+        return _compute_width_factors(self._errors)
+
+    def combine(
+        self, paths: CandidatePaths, first_step: int = 1, *, calibrated: bool = True
+    ) -> CombinedForecast:
+        """Combine the candidates of n origins for consecutive steps from `first_step` on."""
+        steps = first_step + np.arange(paths.mean.shape[2])
+        at = np.minimum(steps, COMBINED_STEPS) - 1
+        growth = np.minimum(steps, PRIOR_GROWTH_STEPS)
+        count, var = self._count[:, at], np.clip(paths.var, 0.0, _LARGEST**2)
+        factor = np.array([1.0, *[NAIVE_PRIOR_FACTOR] * 3])[:, None]
+        prior = PRIOR_ERRORS * factor * (var * growth)[:, None, :]
+        error_var = (self._square[:, at] + prior) / (count + PRIOR_ERRORS)
+        usable = np.isfinite(paths.mean)
+        weights = _compute_weights(error_var, usable)
+        mean = np.sum(weights * np.where(usable, paths.mean, 0.0), axis=1)
+        mean = np.where(usable.any(axis=1), mean, np.nan)
+        ratio = (self._ratio[at] + PRIOR_ERRORS * growth) / (count[0] + PRIOR_ERRORS)
+        ratio = np.where(usable[:, 1:].any(axis=1), ratio, np.minimum(ratio, growth))
+        error_var[:, 0] = np.minimum(ratio * var, _LARGEST**2)
+        gap = np.where(usable, np.clip(paths.mean - mean[:, None], -_LARGEST, _LARGEST), 0.0)
+        far = np.clip(steps, COMBINED_STEPS, MAX_GROWING_STEPS) / COMBINED_STEPS
+        raw_var = np.sum(weights * (error_var + gap**2), axis=1)
+        raw = np.sqrt(raw_var * far**self._growth_power)
+        return CombinedForecast(mean, raw, raw * self._width[at] if calibrated else raw, weights)
+
+
+def _compute_growth_power(errors: StepErrors) -> float:
+    """Return the power of h/48, from 0 to 1, by which variances grow beyond the recorded steps."""
+    half = COMBINED_STEPS // 2
+    count, square = _pool_steps(errors.number)[1], _pool_steps(errors.square)[1]
+    early, late = square[half - 1] * count[-1], square[-1] * count[half - 1]
+    if not (early > 0.0 and late > 0.0):
+        return 1.0
+    return float(np.clip(np.log2(late) - np.log2(early), 0.0, 1.0))
+
+
+def _compute_width_factors(errors: StepErrors) -> FloatArray:
+    """Return the factors (S,) of the sd that make 90 % intervals fit past errors.
+
+    Paths from close origins overlap: of n errors at step h over N rows, only N/h + 1 count.
+    """
+    counts = _pool_steps(errors.histogram)
+    total = counts.sum(axis=0)
+    span = errors.rows[1] - errors.rows[2]
+    effective = np.minimum(total, span / np.arange(1, COMBINED_STEPS + 1) + 1.0)
+    share = effective / np.maximum(total, _SMALLEST_SHARE)
+    counts = counts * share + PRIOR_GAUSSIAN_ERRORS * _GAUSSIAN_COUNTS[:, None]
+    factors = _find_quantile(counts) / INTERVAL_HALF_WIDTHS_SD[90]
+    return np.asarray(np.clip(factors, *WIDTH_LIMITS))
+
+
+def build_candidates(
+    network_mean: FloatArray,
+    path_var: FloatArray,
+    values: FloatArray,
+    season: int,
+    first_step: int = 1,
+) -> CandidatePaths:
+    """Build the candidates from n origins over S steps from `first_step` on.
+
+    Parameters
+    ----------
+    network_mean, path_var
+        The network's forecasts (n, S) and its mean one-step variances.
+    values
+        The targets (n, W) up to each origin, newest last; NaN where unknown.
+    season
+        Rows per season, 0 without one.
+    """
+    n, steps = network_mean.shape
+    mean = np.full((n, 4, steps), np.nan)
+    mean[:, 0] = network_mean
+    last = _find_last_known(values)
+    mean[:, 1] = last[:, None]
+    if 0 < season <= values.shape[1]:
+        source = values.shape[1] - season + (first_step - 1 + np.arange(steps)) % season
+        mean[:, 2] = values[:, source]
+        if season < values.shape[1]:
+            moved = last - values[:, values.shape[1] - 1 - season]
+            mean[:, 3] = mean[:, 2] + moved[:, None]
+    return CandidatePaths(mean, path_var)
+
+
+def _find_last_known(values: FloatArray) -> FloatArray:
+    """Return the last known value of each row (n, W) -> (n,)."""
+    known = np.isfinite(values)
+    at = np.max(np.where(known, np.arange(values.shape[1]), -1), axis=1, initial=-1)
+    return np.where(at >= 0, values[np.arange(len(values)), np.maximum(at, 0)], np.nan)
+
+
+def _compute_weights(error_var: FloatArray, usable: FloatArray) -> FloatArray:
+    """Return weights (n, 4, S) proportional to E^-4, 0 for candidates without a value."""
+    error_var = np.where(usable, error_var, np.inf)
+    most = np.max(np.where(usable, error_var, 0.0), axis=1, keepdims=True)
+    error_var = np.maximum(error_var, _SMALLEST_SHARE * most)
+    least = np.min(error_var, axis=1, keepdims=True)
+    weights = np.where(usable, _divide(least, error_var, 1.0) ** WEIGHT_EXPONENT, 0.0)
+    total = np.sum(weights, axis=1, keepdims=True)
+    return np.asarray(weights / np.maximum(total, _SMALLEST_SHARE))
+
+
+def _divide(a: FloatArray, b: FloatArray, otherwise: float = 0.0) -> FloatArray:
+    """Return a/b, limited, and `otherwise` where b is 0 or both are infinite."""
+    valid = (b > 0.0) & ~(np.isinf(a) & np.isinf(b))
+    with np.errstate(over="ignore"):
+        found = np.divide(a, b, out=np.full(np.broadcast(a, b).shape, otherwise), where=valid)
+    return np.asarray(np.minimum(found, _LARGEST))
+
+
+def _pool_steps(sums: FloatArray) -> FloatArray:
+    """Sum (..., S) over the steps h +- 3; over h +- (h - 1) for the first ones."""
+    reach = np.minimum(POOLED_STEPS, np.arange(COMBINED_STEPS))
+    total = sums.copy()
+    for k in range(1, POOLED_STEPS + 1):
+        near = reach >= k
+        total[..., k:] += np.where(near[k:], sums[..., :-k], 0.0)
+        total[..., :-k] += np.where(near[:-k], sums[..., k:], 0.0)
+    return total
+
+
+def _find_quantile(counts: FloatArray, share: float = 0.9) -> FloatArray:
+    """Return a quantile of |error|/sd for histograms (bins, S), log-linear within a bin."""
+    edges = np.concatenate(([0.5 * _ERROR_EDGES[0]], _ERROR_EDGES, [1.5 * _ERROR_EDGES[-1]]))
+    total = np.cumsum(counts, axis=0) / np.sum(counts, axis=0)
+    at = np.argmax(total >= share, axis=0)
+    column = np.arange(counts.shape[1])
+    below = np.where(at > 0, total[np.maximum(at - 1, 0), column], 0.0)
+    part = (share - below) / np.maximum(total[at, column] - below, _SMALLEST_SHARE)
+    return np.asarray(edges[at] * (edges[at + 1] / edges[at]) ** part)
+
+
+_GAUSSIAN_COUNTS: Final = np.diff([0.0, *(erf(u / 2**0.5) for u in _ERROR_EDGES), 1.0])

@@ -1,0 +1,331 @@
+"""Combined forecasts: errors of forecasts as made then, weights, widths, and the saved state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kbnn
+from kbnn.array_types import FloatArray
+from kbnn.data.lags import MIN_HISTORY_ROWS
+from kbnn.errors import ModelError
+from kbnn.model import forecast_combination, serialize
+from kbnn.model.forecast_combination import (
+    COMBINED_STEPS,
+    SHORT_STEPS,
+    CandidatePaths,
+    CombinedForecast,
+    StepErrors,
+    build_candidates,
+    count_path_steps,
+    count_rows_to_origin,
+    is_origin,
+)
+from kbnn.model.recursive_forecast import forecast_candidates
+from tests.commands import kbnn as command
+
+ROWS = 420
+
+
+def table(rows: int = ROWS, seed: int = 3) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    hour = np.arange(rows)
+    y = 40.0 + 10.0 * np.sin(hour * np.pi / 12) + np.cumsum(rng.normal(0.0, 0.4, rows))
+    return {"time": make_times(rows), "y": y.tolist()}
+
+
+def make_times(rows: int) -> list[str]:
+    start = np.datetime64("2026-01-01T00:00")
+    return [str(start + 60 * k) for k in range(rows)]
+
+
+def part(data: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
+    return {name: values[start:stop] for name, values in data.items()}
+
+
+def learn_in_parts(data: dict[str, Any], size: int) -> Any:
+    model: Any = kbnn.Model("y", layers=[4])
+    model.learn(part(data, 0, 30))
+    for start in range(30, ROWS, size):
+        model.learn(part(data, start, start + size))
+    return model
+
+
+def assert_same_errors(one: Any, other: Any) -> None:
+    for name, a, b in zip(StepErrors._fields, one, other, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_errors_do_not_depend_on_the_size_of_chunks(size: int) -> None:
+    data = table()
+    whole, parts = learn_in_parts(data, ROWS), learn_in_parts(data, size)
+    assert whole._model.step_errors.number[0, 0] > 30
+    assert_same_errors(whole._model.step_errors, parts._model.step_errors)
+    assert np.array_equal(whole.forecast(60).sd, parts.forecast(60).sd)
+
+
+def test_a_saved_model_continues_bit_for_bit(tmp_path: Path) -> None:
+    data = table()
+    first: Any = kbnn.Model("y", layers=[4])
+    first.learn(part(data, 0, 251))
+    first.save(tmp_path / "m.npz")
+    second: Any = kbnn.load(tmp_path / "m.npz")
+    assert_same_errors(first._model.step_errors, second._model.step_errors)
+    for model in (first, second):
+        model.learn(part(data, 251, ROWS))
+    assert_same_errors(first._model.step_errors, second._model.step_errors)
+
+
+@pytest.mark.parametrize("at", [1, 5])
+def test_interrupted_rows_are_completed_bit_for_bit(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = table()
+    models: list[Any] = [kbnn.Model("y", layers=[4]), kbnn.Model("y", layers=[4])]
+    for model in models:
+        model.learn(part(data, 0, 200))
+    real, calls = StepErrors.add_origin, []
+
+    def add_then_stop(self: StepErrors, *args: Any) -> StepErrors:
+        calls.append(1)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return real(self, *args)
+
+    monkeypatch.setattr(StepErrors, "add_origin", add_then_stop)
+    with pytest.raises(KeyboardInterrupt):
+        models[0]._model.learn_batch(rows_of(models[0], part(data, 200, ROWS)))
+    monkeypatch.undo()
+    models[1]._model.learn_batch(rows_of(models[1], part(data, 200, ROWS)))
+    assert_same_errors(models[0]._model.step_errors, models[1]._model.step_errors)
+
+
+def rows_of(model: Any, data: dict[str, Any]) -> Any:
+    """The rows as the model is given them."""
+    from kbnn.data.batch import Rows
+
+    schema = model._model.schema
+    instant = np.array(data["time"], "datetime64[s]").astype(np.float64)
+    time = np.column_stack((instant, instant))
+    x = np.full((len(time), schema.width), np.nan)
+    names = schema.encoded_names()
+    x[:, [names.index(name) for name in schema.clock.names]] = schema.clock.encode_times(time)
+    return Rows(x, np.array(data["y"])[:, None], np.arange(1, len(time) + 1), time=time)
+
+
+def test_errors_are_those_of_forecasts_as_made_then() -> None:
+    """Stop at every origin, forecast, and compare with what followed."""
+    data = table(260)
+    y = np.array(data["y"])
+    model: Any = kbnn.Model("y", layers=[4])
+    count, square = np.zeros((4, COMBINED_STEPS)), np.zeros((4, COMBINED_STEPS))
+    made: list[tuple[int, FloatArray]] = []
+    done = 0
+    for row in range(1, 261):
+        if not is_origin(row):
+            continue
+        model.learn(part(data, done, row))
+        decay = 0.5 ** ((row - done) / 1500.0)
+        count, square = count * decay, square * decay
+        for origin, mean in made:
+            for step in range(max(1, done - origin + 1), min(row - origin, mean.shape[1]) + 1):
+                found = mean[:, step - 1]
+                known = np.isfinite(found)
+                count[known, step - 1] += 1.0
+                square[known, step - 1] += (found[known] - y[origin + step - 1]) ** 2
+        done, inner = row, model._model
+        if not inner.is_warming_up:
+            paths = forecast_candidates(
+                inner.forecast_context, inner.history, count_path_steps(row)
+            )
+            made.append((row, paths.mean[0]))
+    assert len(made) > 20
+    errors = model._model.step_errors
+    np.testing.assert_allclose(errors.number, count, rtol=1e-9)
+    np.testing.assert_allclose(errors.square, square, rtol=1e-9)
+
+
+def test_naive_candidates_are_past_values() -> None:
+    values = np.arange(1.0, 11.0)[None] ** 2
+    found = build_candidates(np.zeros((1, 6)), np.ones((1, 6)), values, 4).mean[0]
+    assert found[1].tolist() == [100.0] * 6
+    assert found[2].tolist() == [49.0, 64.0, 81.0, 100.0, 49.0, 64.0]
+    assert found[3].tolist() == [113.0, 128.0, 145.0, 164.0, 113.0, 128.0]
+    later = build_candidates(np.zeros((1, 2)), np.ones((1, 2)), values, 4, 5).mean[0]
+    np.testing.assert_array_equal(later, found[:, 4:])
+    values[0, -1] = np.nan
+    found = build_candidates(np.zeros((1, 2)), np.ones((1, 2)), values, 0).mean[0]
+    assert found[1].tolist() == [81.0, 81.0]
+    assert np.isnan(found[2:]).all()
+
+
+def simulate(errors: FloatArray, season: bool = True) -> tuple[StepErrors, list[CombinedForecast]]:
+    """Origins at every third row; candidate c misses the truth, 0, by errors[k, c]."""
+    state, made = StepErrors.create(), []
+    for k in range(len(errors)):
+        state = state.advance(3).resolve_pending(np.zeros(3 * k + 3))
+        mean = np.repeat(errors[k][None, :, None], COMBINED_STEPS, axis=2)
+        if not season:
+            mean[:, 2:] = np.nan
+        paths = CandidatePaths(mean, np.ones((1, COMBINED_STEPS)))
+        made.append(state.open_combiner().combine(paths))
+        state = state.add_origin(paths, made[-1])
+    return state, made
+
+
+def test_the_candidate_with_the_least_errors_has_the_weight() -> None:
+    rng = np.random.default_rng(0)
+    _, made = simulate(rng.normal(size=(300, 4)) * [3.0, 1.0, 4.0, 2.0])
+    weights = made[-1].weights[0, :, 10]
+    assert weights.sum() == pytest.approx(1.0)
+    expected = np.array([3.0, 1.0, 4.0, 2.0]) ** -8.0
+    assert weights == pytest.approx(expected / expected.sum(), rel=0.35)
+    _, made = simulate(rng.normal(size=(300, 4)) * [3.0, 1.0, 4.0, 2.0], season=False)
+    assert made[-1].weights[0, 2:].max() == 0.0
+
+
+@pytest.mark.parametrize("tails", [2.5, 1e6])
+def test_intervals_hold_nine_in_ten(tails: float) -> None:
+    rng = np.random.default_rng(1)
+    draws = rng.standard_t(tails, size=(900, 1)) * np.ones(4)
+    _, made = simulate(draws)
+    inside = [abs(one.mean[0, 5]) <= 1.6449 * one.sd[0, 5] for one in made[100:]]
+    assert 0.87 <= np.mean(inside) <= 0.93
+
+
+def test_extremes_give_finite_forecasts() -> None:
+    for draws in (np.zeros((50, 4)), np.full((50, 4), 1e140), np.full((50, 4), 1e-300)):
+        state, made = simulate(draws)
+        assert state.is_valid()
+        assert np.isfinite(made[-1].mean).all()
+        assert np.isfinite(made[-1].sd).all()
+
+
+def test_beyond_the_recorded_steps_a_walk_goes_on_and_a_level_stays() -> None:
+    paths = CandidatePaths(np.zeros((1, 4, 960)), np.ones((1, 960)))
+    state = StepErrors.create()
+    ramp = np.arange(1.0, COMBINED_STEPS + 1) * np.ones((4, 1))
+    for square, growth in ((ramp, 2.0**0.5), (np.ones_like(ramp), 1.0)):
+        known = state._replace(number=np.full_like(ramp, 1e6), square=square * 1e6,
+                               ratio=square[0] * 1e6)  # fmt: skip
+        sd = known.open_combiner().combine(paths).sd[0]
+        assert sd[95] / sd[47] == pytest.approx(growth, rel=0.05)
+        assert sd[959] == sd[479]
+
+
+def test_origins_are_spread_evenly() -> None:
+    rows = [row for row in range(34, 50_000) if is_origin(row)]
+    assert max(np.diff(rows)) < MIN_HISTORY_ROWS
+    for start, stop, spacing in ((34, 512, 8), (513, 4096, 21), (4097, 16_384, 55)):
+        inside = [row for row in rows if start <= row <= stop]
+        assert len(inside) == pytest.approx((stop - start) / spacing, rel=0.05)
+    full = np.array([row for row in rows if count_path_steps(row) == COMBINED_STEPS])
+    assert len(full) == pytest.approx(len(rows) / 3, rel=0.05)
+    assert {count_path_steps(row) for row in rows} == {SHORT_STEPS, COMBINED_STEPS}
+    for season in (5, 7, 12, 24):
+        assert np.bincount(full % season).min() > 0.4 * len(full) / season
+    assert count_rows_to_origin(rows[3]) == rows[4] - rows[3]
+
+
+def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
+    model = learn_in_parts(table(), ROWS)._model
+    header, arrays = serialize.to_state(model)
+    old = {name: array for name, array in arrays.items() if not name.startswith("ahead/")}
+    old["past/missed"] = np.zeros((3, 1))
+    assert serialize.from_state(header, old).step_errors.number.sum() == 0.0
+    for name, value in (
+        ("number", -1e9),
+        ("age", 48.0),
+        ("square", np.nan),
+        ("rows", 1e300),
+        ("one_step", -1e9),
+    ):
+        broken = {**arrays, f"ahead/{name}": arrays[f"ahead/{name}"] + value}
+        with pytest.raises(ModelError, match="errors of past forecasts"):
+            serialize.from_state(header, broken)
+
+
+def test_the_first_step_of_a_horizon_is_the_next_row(tmp_path: Path) -> None:
+    model = tmp_path / "m.npz"
+    assert command("train", "samples/load.csv", "-m", model, "-q").code == 0
+    ahead = command("predict", model, "--horizon", "2").out.splitlines()
+    when = ahead[1].split(",")[1]
+    (tmp_path / "next.csv").write_text(f"{ahead[0].split(',')[1]}\n{when}\n")
+    alone = command("predict", model, tmp_path / "next.csv").out.splitlines()
+    assert ahead[1].split(",")[2:] == alone[1].split(",")[-4:]
+
+
+def test_a_random_walk_is_forecast_as_its_last_value() -> None:
+    rng = np.random.default_rng(5)
+    y = 100.0 + np.cumsum(rng.normal(size=900))
+    data = {"time": make_times(900), "y": y.tolist()}
+    model, errors = kbnn.Model("y"), []
+    for origin in range(300, 870, 30):
+        model.learn(part(data, 0 if origin == 300 else origin - 30, origin))
+        made = model.forecast(24).mean
+        errors.append((made[[5, 23]] - y[[origin + 5, origin + 23]],
+                       y[origin - 1] - y[[origin + 5, origin + 23]]))  # fmt: skip
+    ours, naive = np.sqrt(np.mean(np.array(errors) ** 2, axis=0))
+    assert (ours < 1.1 * naive).all()
+
+
+def test_train_predict_and_evaluate_make_the_same_forecast_of_the_next_row() -> None:
+    data = table()
+    first: Any = kbnn.Model("y", layers=[4])
+    first.learn(part(data, 0, 300))
+    said, ahead = first.predict(part(data, 300, 301)), first.forecast(1)
+    judged = first.evaluate(part(data, 300, 301))
+    learned = first._model.learn(rows_of(first, part(data, 300, 301)))
+    assert said.mean[0] == learned.mean[0, 0] == ahead.mean[0]
+    assert said.sd[0] == ahead.sd[0]
+    assert judged["rmse"] == abs(said.mean[0] - data["y"][300])
+
+
+def combine_by_loop(sd: FloatArray, made: FloatArray, y: FloatArray) -> list[float]:
+    """One-step combination row by row, as its equations are written."""
+    count, square = np.zeros(4), np.zeros(4)
+    found = []
+    for s, f, truth in zip(sd, made, y, strict=True):
+        known = [k for k in range(4) if not np.isnan(f[k]) and count[0]]
+        own = square[0] / max(count[0], 1.0)
+        error_var = {k: (square[k] + 3.0 * own) / (count[k] + 0.5) if k else own for k in known}
+        weight = {k: error_var[k] ** -4.0 for k in known}
+        found.append(sum(weight[k] * f[k] for k in known) / sum(weight.values()) if known else f[0])
+        decay = 0.5 ** (1 / 1500)
+        count, square = decay * count, decay * square
+        for k in np.flatnonzero(~np.isnan(f)):
+            count[k] += 1.0
+            square[k] += min(abs(f[k] - truth), 50.0 * s) ** 2
+    return found
+
+
+def test_one_step_weights_follow_the_errors_of_all_rows_before() -> None:
+    rng = np.random.default_rng(8)
+    y = rng.normal(size=300)
+    made = y[:, None] + rng.normal(size=(300, 4)) * [1.0, 0.8, 1.5, 2.0]
+    made[:40, 2:] = np.nan
+    sd = np.exp(0.2 * rng.normal(size=300))
+    errors, mean = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y)
+    np.testing.assert_allclose(mean, combine_by_loop(sd, made, y), rtol=1e-9)
+    assert np.mean((mean - y)[100:] ** 2) < 0.9 * np.mean((made[100:, 1] - y[100:]) ** 2)
+    frozen = errors.combine_one_step(made[:, 0], made[:, 1:])
+    assert frozen[0] != mean[0]
+
+
+def test_an_outlier_does_not_make_one_step_weights_equal() -> None:
+    rng = np.random.default_rng(9)
+    y = rng.normal(size=400)
+    made = y[:, None] + rng.normal(size=(400, 4)) * [0.3, 2.0, 2.0, 2.0]
+    y[200] = 1e9
+    errors, _ = StepErrors.create().learn_one_step(made[:, 0], np.full(400, 0.3), made[:, 1:], y)
+    mean = errors.combine_one_step(np.zeros(1), np.ones((1, 3)))
+    assert abs(mean[0]) < 0.01
+
+
+def test_constants_fit_the_history() -> None:
+    assert COMBINED_STEPS <= MIN_HISTORY_ROWS
+    assert forecast_combination._GAUSSIAN_COUNTS.sum() == pytest.approx(1.0)
