@@ -39,7 +39,7 @@ MIN_BIN_WIDTH: Final = 1e-3
 
 
 def count_bins(columns: int) -> int:
-    """Return how many bins a column has if so many columns are encoded; below 2 there are none."""
+    """Return how many bins a column has for this number of encoded columns; below 2 there are none."""
     return min(MAX_BINS, MAX_COMPONENTS // max(columns, 1))
 
 
@@ -167,7 +167,7 @@ def prepend_bins(scale: Scale, bins: FloatArray) -> Scale:
 
 
 def is_valid_bins(bins: FloatArray, inputs: int) -> bool:
-    """Return whether stored bins can be those of a network with so many raw inputs."""
+    """Return whether stored bins can be those of a network with this number of raw inputs."""
     if bins.shape[1:] != (BIN_FIELDS,) or len(bins) > MAX_COMPONENTS:
         return False
     column = bins[:, COLUMN]
