@@ -39,7 +39,7 @@ MIN_BIN_WIDTH: Final = 1e-3
 
 
 def count_bins(columns: int) -> int:
-    """Return how many bins a column has for this number of encoded columns; below 2 there are none."""
+    """Return how many bins each of the encoded columns has; below 2 there are none."""
     return min(MAX_BINS, MAX_COMPONENTS // max(columns, 1))
 
 
