@@ -68,7 +68,7 @@ FIRST_CHECK_ROWS: Final = 2048
 """Row count at which networks are first dropped; the early rows mislead."""
 MARGIN_NATS: Final = 0.005
 """Nats per row that doubling the cost of a row must earn, up to MARGIN_ROWS rows."""
-MARGIN_ROWS: Final = 8192
+MARGIN_ROWS: Final = 2048
 
 THREAD_ROWS: Final = 64
 """Fewer rows take less time than starting threads."""

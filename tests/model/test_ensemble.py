@@ -150,7 +150,7 @@ def test_a_network_that_does_not_pay_is_dropped_and_recorded() -> None:
 def test_a_network_that_doubles_the_cost_must_earn_the_margin() -> None:
     prices = ensemble.compute_prices(np.array([1.0, 1.0]), 2048)
     assert np.allclose(prices, ensemble.MARGIN_NATS)
-    assert np.allclose(ensemble.compute_prices(np.ones(2), 65536), 8 * ensemble.MARGIN_NATS)
+    assert np.allclose(ensemble.compute_prices(np.ones(2), 65536), 32 * ensemble.MARGIN_NATS)
     pool = ensemble.make_equal_weights(2)._replace(benefit=np.array([9.0, 11.0]), benefit_rows=2000)
     assert ensemble.find_costly_member(pool, prices) == 0
     pool = pool._replace(benefit=np.array([11.0, 11.0]))
