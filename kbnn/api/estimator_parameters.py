@@ -96,7 +96,7 @@ def add_parameters(
         __init__.__signature__ = signature  # type: ignore[attr-defined]  # what both libraries read
         __init__.__module__ = cls.__module__
         __init__.__qualname__ = f"{cls.__qualname__}.__init__"
-        cls.__init__ = __init__  # type: ignore[misc]
+        cls.__init__ = __init__  # type: ignore[misc]  # made from the table of options
         cls.__doc__ = _describe(cleandoc(cls.__doc__ or ""), parameters)
         return cls
 
