@@ -16,8 +16,9 @@ from rich.text import Text
 
 from kbnn.metrics.sections import describe_target
 from kbnn.metrics.target_metrics import build_metric_table, find_metrics
+from kbnn.model.diagnostics import list_displayed_noise, list_model_noise, list_networks
 from kbnn.model.ensemble import describe_member
-from kbnn.model.replay_buffer import WARM_UP_ROWS
+from kbnn.model.warmup import WARM_UP_ROWS
 from kbnn.option_table import LOCAL_ENGINE
 from kbnn.wording import clean_page, clean_text, format_count, format_number, format_rows
 from kbnn.workflows import run_results
@@ -81,7 +82,10 @@ class DoublingLines:
 
     def format_points(self, points: Sequence[Sequence[CurvePoint]], speed: float) -> Iterator[str]:
         """Format new points, with column heads first and wherever they change."""
-        columns, noise = find_metrics(self._model.task).progress_columns, self._model.noise_shown
+        columns, noise = (
+            find_metrics(self._model.task).progress_columns,
+            list_displayed_noise(self._model),
+        )
         for same_rows in zip(*points, strict=True):
             if [line.head for line in columns] != [line.head for line in self._columns]:
                 self._columns = columns
@@ -157,8 +161,8 @@ def _facts_table(training: Training) -> Table:
         facts.add_row("waiting", overall.pending_rows.format_summary())
     if training.position.epochs > 1:
         facts.add_row("passes", f"{training.position.epochs}; the figures are those of the first")
-    if overall.noise_sd:
-        level = ", ".join(format_number(sd) for sd in overall.noise_sd)
+    if list_model_noise(overall):
+        level = ", ".join(format_number(sd) for sd in list_model_noise(overall))
         facts.add_row("noise", f"sd {level}")
     if model.interval_mode == "tracked":
         facts.add_row("bands", "calibrated online to their nominal coverage")
@@ -180,10 +184,11 @@ def _facts_table(training: Training) -> Table:
 
 def _format_alarms(model: OnlineModel) -> str:
     shown = [format_count(row) for row in model.alarms[-MAX_SHOWN_ALARMS:]]
-    noun = "alarm" if model.alarm_count == 1 else "alarms"
-    last = "" if len(shown) == model.alarm_count else "the last "
+    count = model.learner_state.get_count("alarms")
+    noun = "alarm" if count == 1 else "alarms"
+    last = "" if len(shown) == count else "the last "
     place = "row" if len(shown) == 1 else "rows"
-    return f"{format_count(model.alarm_count)} {noun}, {last}at {place} {', '.join(shown)}"
+    return f"{format_count(count)} {noun}, {last}at {place} {', '.join(shown)}"
 
 
 def schema_parts(model: StreamModel) -> Iterator[RenderableType]:
@@ -198,7 +203,7 @@ def schema_parts(model: StreamModel) -> Iterator[RenderableType]:
         columns.add_row(Text(clean_text(column.name)), kind, Text(clean_text(role)))
     yield columns
     yield Text()
-    layers = " + ".join(map(describe_member, get_overall_model(model).networks))
+    layers = " + ".join(map(describe_member, list_networks(get_overall_model(model))))
     yield Text(
         f"{describe_target(model.task)} from {len(schema.features)} "
         f"{'feature' if len(schema.features) == 1 else 'features'}; layers {layers}"

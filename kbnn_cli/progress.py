@@ -67,7 +67,7 @@ class TrainListener(Listener):
             self.on_notice(f"resuming {_format_place(training)}")
             self._resumed = True
         overall = training.overall_model
-        self._alarms = overall.alarm_count
+        self._alarms = overall.learner_state.get_count("alarms")
         kinds = {racer.learner.settings.kind for racer in overall.racers}
         self._selecting_target_type = overall.is_warming_up or len(kinds) > 1
         self._log_event("start", training, continued=training.continued)
@@ -106,9 +106,9 @@ class TrainListener(Listener):
                 self._heartbeat.postpone()
         if self._lines is not None:
             self._heartbeat.report(training.rows)
-        if model.alarm_count > self._alarms:
-            new = model.alarms[self._alarms - model.alarm_count :]
-            self._alarms = model.alarm_count
+        if model.learner_state.get_count("alarms") > self._alarms:
+            new = model.alarms[self._alarms - model.learner_state.get_count("alarms") :]
+            self._alarms = model.learner_state.get_count("alarms")
             for row in new:
                 self._log_event("alarm", training, row=row)
         if self._selecting_target_type and model.learner_state.seen >= TARGET_TYPE_SELECTION_ROWS:

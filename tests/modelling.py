@@ -96,7 +96,7 @@ def network(model: OnlineModel, member: int = 0) -> State:
 
 def new_model(**settings: Any) -> OnlineModel:
     """A small model of mixed rows."""
-    return OnlineModel.create(Settings(**{"hidden": (6,), **settings}), mixed_schema())
+    return OnlineModel(Settings(**{"hidden": (6,), **settings}), mixed_schema())
 
 
 def small_state() -> tuple[dict[str, Any], dict[str, Any]]:

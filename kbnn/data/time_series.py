@@ -85,7 +85,9 @@ class Timeline:
         return empty.copy()
 
     def add_lags(self, history: History, rows: Rows) -> LaggedBatch:
-        """Fill in the lags of rows and append the rows to the history."""
+        """Fill in the lags of rows and append the rows to the history, if there are lags."""
+        if not self.lags:
+            return LaggedBatch(rows, None)
         placed = self.look_up_lags(history, rows)
         self.append_rows(history, rows)
         return placed

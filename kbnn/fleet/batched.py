@@ -36,8 +36,7 @@ from kbnn.metrics.numeric_metrics import ScoredNumericBatch
 from kbnn.metrics.scorecard import FIRST_POINT_ROWS as FIRST_POINT
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model import scaler
-from kbnn.model.learner import FIRST_REFIT_ROWS, Learner
-from kbnn.model.model import OnlineModel
+from kbnn.model.learner import FIRST_REFIT_ROWS, Learner, make_learner
 from kbnn.model.settings import Settings
 from kbnn.targets.base import TargetScale
 from kbnn.targets.prediction import Forecast, select_rows
@@ -84,7 +83,7 @@ class BatchedModels:
     def bind_schema(self, schema: Schema, settings: Settings) -> None:
         """Accept rows of this schema from now on."""
         if self._learner is None or self._learner.task.schema is not schema:
-            learner = OnlineModel(settings, schema).make_learner(self.layout.settings)
+            learner = make_learner(schema, self.layout.settings)
             check_layout(self.layout, learner.task, schema.width)
             self._learner = learner
 

@@ -39,6 +39,7 @@ from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import file as modelfile
 from kbnn.model.migrations import migrated_form
 from kbnn.model.model import OnlineModel
+from kbnn.model.record import PrequentialRecord
 from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.model.serialize import to_state
 from kbnn.model.settings import MAX_BUFFER_ROWS, Settings
@@ -252,7 +253,7 @@ class Fleet:
         pooled = None
         if common and not schema.lags:
             pooled = OnlineModel(replace(settings, keep=MAX_BUFFER_ROWS), schema)
-            pooled.is_scored = False
+            pooled.record.is_scored = False
         return cls(settings, schema, key, store, pooled)
 
     # Saving and loading.
@@ -271,10 +272,10 @@ class Fleet:
             common = None
             if "common" in state:
                 common = modelfile.load_bytes(state["common"], f"{name}: the pooled model")
-                common.is_scored = False
+                common.record.is_scored = False
             key = read_value(list[str], plain["key"], "key")
             fleet = cls(own.settings, own.schema, key, store, common)
-            fleet.set_record(lambda: own.card)
+            fleet.record.set_card(lambda: own.card)
             fleet.position, fleet.skipped = own.position, own.skipped
             fleet.rows = check_stored_count(plain["rows"])
             fleet.rejected_rows = check_stored_count(plain["rejected"])
@@ -353,8 +354,13 @@ class Fleet:
         return self.overall.task
 
     @property
-    def card(self) -> Scorecard:
+    def record(self) -> PrequentialRecord:
         """Prequential record of the rows of all keys."""
+        return self.overall.record
+
+    @property
+    def card(self) -> Scorecard:
+        """Prequential record of all rows."""
         return self.overall.card
 
     @property
@@ -373,10 +379,6 @@ class Fleet:
         """Switch calibration off if `stated` is wanted; UsageError if `tracked` is impossible."""
         self.overall.set_interval_mode(wanted)
         self.models.interval_mode = self.models.partition.interval_mode = wanted
-
-    def set_record(self, card: Callable[[], Scorecard]) -> None:
-        """Set a function that returns the record when it is first needed."""
-        self.overall.set_record(card)
 
     def recover_transaction(self) -> None:
         """Do nothing: the models of the keys recover by themselves."""
@@ -426,7 +428,7 @@ class Fleet:
         self.rejected_rows += int(np.count_nonzero(forecast.status & REJECTED))
         self.skipped += int(np.count_nonzero(forecast.status & UNLABELLED))
         if not again:
-            self.overall.score_rows(rows, forecast, True)
+            self.record.add_rows(self.task, rows, forecast, True)
         return forecast
 
     def _find_block_end(self, keys: list[str], start: int) -> int:

@@ -45,7 +45,7 @@ from kbnn.model import scaler
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate
 from kbnn.model.encoding import NO_BINS
 from kbnn.model.ensemble import make_equal_weights
-from kbnn.model.learner import LearnerState
+from kbnn.model.learner import LearnerState, make_learner
 from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import ReplayState
@@ -370,7 +370,7 @@ def unpack_model(
 ) -> OnlineModel:
     """Restore a packed model."""
     model = OnlineModel(settings, schema)
-    learner = model.make_learner(layout.settings)
+    learner = make_learner(model.schema, layout.settings)
     check_layout(layout, learner.task, schema.width)
     row = packed.row
     counts = layout.view_part(row, "counts").tolist()
@@ -405,7 +405,7 @@ def unpack_model(
         counts[SKIPPED],
         counts[DROPPED_ROWS],
     )
-    model.set_record(lambda: _build_scorecard(model, layout, packed))
+    model.record.set_card(lambda: _build_scorecard(model, layout, packed))
     return model
 
 

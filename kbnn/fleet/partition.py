@@ -243,7 +243,7 @@ class Partition:
             model = self._models[number]
             lines = model.card.scores[0].curve_values()
             loss, inside = (lines.get(name, (None, None))[0] for name in packing.METRIC_FIGURES)
-            metrics = KeyMetrics(model.rows, loss, inside, model.alarm_count)
+            metrics = KeyMetrics(model.rows, loss, inside, model.learner_state.get_count("alarms"))
             yield StoredModel(
                 self._key_index.key_of(number), modelfile.to_bytes(*to_state(model)), metrics
             )
@@ -288,7 +288,9 @@ class Partition:
         model, packed = self._get_model(number), self._locate_packed(number) is not None
         part, places = take_rows(work.rows, np.array(group)), group
         if not packed and model.met % GATHER_ROWS == GATHER_ROWS - 1:
-            model.compact_buffers()
+            model.record.shrink_to_fit()
+            for candidate in model.racers:
+                candidate.learned.kept.shrink_to_fit()
         at = 0
         while at < len(places):
             ages = [age - model.met for age in (SHIFT_ROWS, REFIT_ROWS) if age > model.met]

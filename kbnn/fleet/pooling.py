@@ -40,7 +40,7 @@ from kbnn.metrics.figures import restore_floats
 from kbnn.metrics.score import check_stored_count
 from kbnn.model import file as modelfile
 from kbnn.model.candidates import Candidate
-from kbnn.model.learner import LearnerState
+from kbnn.model.learner import LearnerState, make_learner
 from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import ReplayState
@@ -195,8 +195,8 @@ def create_pooled_model(
 ) -> OnlineModel:
     """Create the model of a key that starts from the pooled model."""
     leader = common.racers[0]
-    model = OnlineModel.create(settings, common.schema)
-    learner = model.make_learner(_key_settings(settings, common))
+    model = OnlineModel(settings, common.schema)
+    learner = make_learner(model.schema, _key_settings(settings, common))
     tails = learner.task.init_calibration(settings.robust)
     tails[:, LINK_UNIT] = leader.learned.tails[:, LINK_UNIT]
     learned = LearnerState(
@@ -257,7 +257,7 @@ def learn_held_rows(model: OnlineModel, held: OnlineModel) -> OnlineModel:
         x_sd = rows.x_sd if rows.x_sd.shape[1] else None
         model.learn(Rows(rows.x, rows.y, number, x_sd, rows.weight))
         _ = model.card
-    model.set_record(lambda: held.card)
+    model.record.set_card(lambda: held.card)
     model.skipped, model.met = held.skipped, held.met
     return model
 

@@ -18,14 +18,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import FloatArray
-from kbnn.data.batch import Rows, slice_rows
-from kbnn.model.learner import Learner, LearnerState, LearnEvents
+from kbnn.core.kernel import open_session
+from kbnn.data.batch import Rows, TargetTypeChange, slice_rows
+from kbnn.data.schema import Schema
+from kbnn.model.learner import Learner, LearnerState, LearnEvents, make_learner
 from kbnn.model.limits import ROW_EVIDENCE_LIMIT
 from kbnn.model.replay import REPLAY_INTERVAL_ROWS, REPLAY_ROWS
+from kbnn.model.replay_buffer import ReplayBuffer
 from kbnn.model.settings import Settings
 from kbnn.targets.base import first_invalid_row
 from kbnn.targets.prediction import Forecast, join_forecasts, log_density
-from kbnn.targets.registry import find_rival_type, may_lead
+from kbnn.targets.registry import find_rival_type, may_lead, widen_target_type
 from kbnn.wording import format_number
 
 ELIMINATION_MARGIN_NATS: Final = 100.0
@@ -138,6 +141,60 @@ def select_valid_candidates(
     """Select the candidates whose target type allows the targets (1, T)."""
     return tuple(
         candidate for candidate in candidates if find_first_invalid_row((candidate,), y) == len(y)
+    )
+
+
+def split_at_invalid_target(
+    candidates: tuple[Candidate, ...], schema: Schema, rows: Rows
+) -> tuple[tuple[Candidate, ...], Rows, tuple[TargetTypeChange, ...]]:
+    """Return candidates, and rows up to the next target that a selected target type excludes.
+
+    If the first row is excluded, the selected type was wrong: the buffered rows are relearned
+    with a type that allows the target. While target types compete, such a type joins the
+    candidates with the evidence of the best one.
+    """
+    stop = find_first_invalid_row(candidates, rows.y)
+    if stop:
+        return candidates, rows if stop == len(rows.y) else slice_rows(rows, 0, stop), ()
+    if not len(candidates[0].learned.kept):  # in a later pass nothing is buffered
+        return candidates, slice_rows(rows, 0, 1), ()
+    valid = select_valid_candidates(candidates, rows.y[:1])
+    if not valid:
+        before = candidates[0].learner.task.name
+        kind = widen_target_type(before, rows.y[:1])
+        change = TargetTypeChange(before, int(rows.number[0]), float(rows.y[0, 0]), kind)
+        candidates = (_restart_as(candidates[0], schema, kind),)
+        candidates, rest, more_changes = split_at_invalid_target(candidates, schema, rows)
+        return candidates, rest, (change, *more_changes)
+    known = {candidate.learner.settings.kind for candidate in valid}
+    best = max(candidate.evidence for candidate in valid)
+    more = [
+        replace(_restart_as(candidate, schema, kind), evidence=best)
+        for candidate in candidates
+        if candidate not in valid
+        and (kind := widen_target_type(candidate.learner.settings.kind, rows.y[:1])) not in known
+    ]
+    return split_at_invalid_target((*valid, *more), schema, rows)
+
+
+def _restart_as(leader: Candidate, schema: Schema, kind: str) -> Candidate:
+    """Restart a candidate with another target type from its buffered rows."""
+    before, task = leader.learned, leader.learner.task
+    kept = before.kept.rows(len(before.columns) - task.scaled)
+    raw = kept._replace(y=task.inverse_link(kept.y, before.tails))
+    settings = replace(leader.learner.settings, kind=kind)
+    learner = make_learner(schema, settings)
+    began, events = learner.initialize_state(ReplayBuffer(len(raw.y), raw.y.shape[1], raw))
+    pairs = zip(began.members, before.members, strict=True)
+    members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]
+    whole = began.seen == before.seen
+    began = began._replace(
+        members=tuple(map(open_session, members)),
+        seen=before.seen,
+        rehearsal=began.rehearsal if whole else before.rehearsal,
+    )
+    return Candidate(learner, began, 0.0, leader.alarms).record_rows(
+        began, events._replace(restarted=False)
     )
 
 

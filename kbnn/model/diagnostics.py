@@ -27,8 +27,11 @@ from kbnn.distributions.temperature import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
 from kbnn.model.encoding import encode_inputs, find_active_slopes
+from kbnn.model.ensemble import Member
 from kbnn.model.learner import LearnerState
 from kbnn.model.model import OnlineModel
+from kbnn.model.recursive_forecast import can_combine
+from kbnn.targets.base import TargetScale, displayed_scale, list_noise_sds, max_outputs
 
 SAMPLE_ROWS = 128
 MIN_SAMPLE_ROWS = 8
@@ -86,7 +89,7 @@ def compute_effects(model: OnlineModel) -> list[QuantityEffects]:
         found = _difference_predictions(model, quantities, z, found.sd)
     step = np.where(as_is > 0, 1.0, columns[:, scaler.SCALE])
     names = model.schema.encoded_names()[:width]
-    scale = model.shown_scales.scale
+    scale = get_displayed_scales(model).scale
     weights = _compute_candidate_weights(model)
     return [
         QuantityEffects(
@@ -186,7 +189,7 @@ def _difference_predictions(
 def _compute_candidate_weights(model: OnlineModel) -> FloatArray:
     """Return the weights (4,) of network, last value, season and moved season."""
     made = np.eye(4)
-    if model.combines_forecasts:
+    if can_combine(model.schema, model.task):
         if not model.timeline.season:
             made[:, 2:] = np.nan
         return model.step_errors.combine_one_step(made[:, 0], made[:, 1:])
@@ -243,12 +246,12 @@ def collect_health(model: OnlineModel) -> dict[str, Any]:
     """Collect figures that show whether the state is numerically sound."""
     return {
         "smallest_variance_ratio": smallest_variance_ratio(model),
-        "repairs": model.repair_count,
+        "repairs": model.learner_state.get_count("repairs"),
         "rejected": model.rejected_rows,
-        "clipped": model.get_network_count("clipped"),
-        "bounded": model.get_network_count("bounded"),
-        "raised": model.get_network_count("raised"),
-        "alarms": model.alarm_count,
+        "clipped": model.learner_state.get_count("clipped"),
+        "bounded": model.learner_state.get_count("bounded"),
+        "raised": model.learner_state.get_count("raised"),
+        "alarms": model.learner_state.get_count("alarms"),
         "alarm_rows": model.alarms,
         "warming_up": model.is_warming_up,
         "held_rows": model.held_rows,
@@ -294,7 +297,8 @@ def describe_scales(model: OnlineModel) -> list[dict[str, Any]]:
     """Return center, scale and row count of every scaled target and column of x, in its units."""
     columns, targets = model.learner_state.columns.copy(), model.task.scaled
     if len(columns):
-        columns[:targets, scaler.CENTER], columns[:targets, scaler.SCALE] = model.shown_scales
+        shown = get_displayed_scales(model)
+        columns[:targets, scaler.CENTER], columns[:targets, scaler.SCALE] = shown
     width = len(columns) - targets
     names = [*model.task.targets[:targets], *model.schema.encoded_names()[:width]]
     fixed = [False] * targets + [bool(one) for one in model.learner.unscaled_inputs[:width]]
@@ -312,3 +316,42 @@ def describe_scales(model: OnlineModel) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def list_networks(model: OnlineModel) -> tuple[Member, ...]:
+    """List the networks of the leader, or those that it will start with."""
+    return model.learner_state.specs or model.settings.list_members(
+        model.schema.width, max_outputs(model.task), bool(model.schema.lags)
+    )
+
+
+def _get_target_scale(model: OnlineModel) -> TargetScale:
+    """Return center and scale of each scaled target, as learned."""
+    columns = model.learner_state.columns[: model.task.scaled]
+    return TargetScale(columns[:, scaler.CENTER], columns[:, scaler.SCALE])
+
+
+def get_displayed_scales(model: OnlineModel) -> TargetScale:
+    """Return center and scale of each scaled target, in the user's units."""
+    scaled = _get_target_scale(model)
+    if not len(scaled.scale):
+        return scaled
+    return displayed_scale(model.task, scaled, model.learner_state.tails)
+
+
+def list_model_noise(model: OnlineModel) -> list[float]:
+    """List the noise sd of each target in its units; empty where there is none."""
+    if model.is_warming_up:
+        return []
+    member = model.learner_state.members[0]
+    scales = _get_target_scale(model).scale.tolist()
+    return list_noise_sds(model.task, member.noise, member.config.noise, scales)
+
+
+def list_displayed_noise(model: OnlineModel) -> list[float]:
+    """List the noise of each target as shown to users, see `TargetType.displayed_noise`."""
+    if model.is_warming_up:
+        return []
+    member, calibration = model.learner_state.members[0], model.learner_state.tails
+    scaled = _get_target_scale(model)
+    return model.task.displayed_noise(member.noise, member.config.noise, scaled, calibration)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from kbnn.data.batch import LearnResult, Rows
 from kbnn.data.schema import Schema
 from kbnn.metrics.scorecard import Scorecard
+from kbnn.model.record import PrequentialRecord
 from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.model.settings import Settings
 from kbnn.targets.base import TargetType
@@ -37,8 +38,12 @@ class StreamModel(Protocol):
         """Target type."""
 
     @property
+    def record(self) -> PrequentialRecord:
+        """Prequential record with the rows that are not yet counted."""
+
+    @property
     def card(self) -> Scorecard:
-        """Prequential record."""
+        """Prequential record of all rows."""
 
     @property
     def rows(self) -> int:
@@ -58,9 +63,6 @@ class StreamModel(Protocol):
 
     def set_interval_mode(self, wanted: str | None) -> None:
         """Switch calibration off if `stated` is wanted."""
-
-    def set_record(self, card: Callable[[], Scorecard]) -> None:
-        """Set a function that returns the record when it is first needed."""
 
     def recover_transaction(self) -> None:
         """Undo or complete rows whose learning was interrupted."""

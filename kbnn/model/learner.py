@@ -27,6 +27,7 @@ from kbnn.core.kernel import Prediction, Session, open_session, predict_parallel
 from kbnn.core.reference import ALARM, LEARNED, UNLABELLED
 from kbnn.core.state import COUNT, State, init
 from kbnn.data.batch import Rows, make_fill_values, pad_columns, slice_rows
+from kbnn.data.schema import Schema
 from kbnn.distributions.calibration import (
     MEAN_SCALE_FACTOR,
     SCALE_FACTOR,
@@ -46,6 +47,7 @@ from kbnn.model.settings import Settings
 from kbnn.targets.base import CalibrationUpdate, TargetScale, TargetType
 from kbnn.targets.classification import apply_class_temperature, init_class_temperature
 from kbnn.targets.prediction import Forecast
+from kbnn.targets.registry import make_target_type
 
 
 class DroppedMember(NamedTuple):
@@ -77,6 +79,10 @@ class LearnerState(NamedTuple):
     specs: tuple[Member, ...] = ()  # what distinguishes each member
     bins: tuple[FloatArray, ...] = ()  # bins of each member's inputs, see kbnn.model.encoding
     dropped: tuple[DroppedMember, ...] = ()
+
+    def get_count(self, which: str) -> int:
+        """Return a count of the first network, see kbnn.core.state.Counts; 0 in the warm-up."""
+        return self.members[0].counts[which] if self.members else 0
 
 
 class LearnEvents(NamedTuple):
@@ -799,3 +805,16 @@ def _restore_first_probability(forecast: Forecast, earlier_forecast: Forecast | 
     probability[0] = 0.0
     probability[0, : earlier_forecast.probability.shape[1]] = earlier_forecast.probability[0]
     return forecast._replace(probability=probability)
+
+
+def make_learner(schema: Schema, settings: Settings, task: TargetType | None = None) -> Learner:
+    """Create the learner of a candidate; `task` is its target type if that exists already."""
+    if task is None:
+        task = make_target_type(schema, settings)
+    task.schema = schema
+    layout, late = schema.layout, {column.name for column in schema.columns if column.late}
+    indicators = np.array([place.category is not None for place in layout], np.float64)
+    came_late = np.array([place.column in late for place in layout], np.float64)
+    waves = schema.cycle_columns
+    cycles = np.array([place.column in waves for place in layout], np.float64)
+    return Learner(settings, task, indicators, came_late, cycles, bool(schema.lags))

@@ -34,7 +34,7 @@ from kbnn.model import scaler
 from kbnn.model.candidates import Candidate
 from kbnn.model.encoding import prepend_bins, reorder_bins, rescale_bins
 from kbnn.model.ensemble import MIN_WEIGHT, PRIOR_VARIANTS, PoolWeights, make_equal_weights
-from kbnn.model.learner import Learner, LearnerState
+from kbnn.model.learner import Learner, LearnerState, make_learner
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer
 from kbnn.model.rescale import grow_state, reorder, rescale_state
@@ -70,7 +70,7 @@ def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineM
     settings = replace(first.settings, ensemble=sum(len(share.members) for share in shares))
     model = OnlineModel(settings, schema)
     own = replace(first.learner.settings, ensemble=settings.ensemble)
-    learner = model.make_learner(own, first.task)
+    learner = make_learner(model.schema, own, first.task)
     columns = _merge_columns([share.columns for share in shares], learner.unscaled_columns)
     moved = [_rescale_members(share, columns, learner) for share in shares]
     states = [some for some, _ in moved]

@@ -2,13 +2,13 @@
 
 A monitor holds one detector per target. Rows are scored under the distributions predicted before
 they were learned, in the order in which they are learned; later passes do not count. A model has a
-monitor only after `OnlineModel.start_monitor`.
+monitor only after `set_alert_rate`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from kbnn.model.anomaly import (
 from kbnn.model.anomaly_reference import SCALAR, DetectorState
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import IN_WARMUP, Forecast
+
+if TYPE_CHECKING:
+    from kbnn.model.model import OnlineModel
 
 DEFAULT_ALERT_RATE: Final = 1e-3
 """False alarms per row."""
@@ -107,6 +110,28 @@ def start_monitor(schema: Schema, task: TargetType, rate: float, seed: int = 0) 
         for _ in task.targets
     ]
     return Monitor(tuple(detectors), rate)
+
+
+def set_alert_rate(model: OnlineModel, rate: AlertRate | None = None) -> None:
+    """Monitor the rows that a model learns from now on, or change the rate of its monitor.
+
+    Parameters
+    ----------
+    model
+        The model.
+    rate
+        False alarms; None keeps the rate of a monitor, or sets DEFAULT_ALERT_RATE per row.
+    """
+    before = model.monitor
+    if rate is not None:
+        known = rate.per_row(model.schema)
+    else:
+        known = DEFAULT_ALERT_RATE if before is None else before.rate
+    model.monitor = (
+        start_monitor(model.schema, model.task, known, model.settings.seed)
+        if before is None
+        else before._replace(rate=known)
+    )
 
 
 def monitor_rows(

@@ -1,7 +1,4 @@
-"""Replay buffer: the rows of the warm-up, later the last rows learned.
-
-At the start the last rows, at most 512, are held until 32 rows with a target were seen and every
-target has varied. Then the scale is fitted to them and they are learned in order.
+"""Replay buffer: the rows of the warm-up (kbnn.model.warmup), later the last rows learned.
 
 A later change of scale converts what was learned about the weights. The conversion is exact for a
 linear model; a network with hidden layers represents another function of the same weights
@@ -21,9 +18,7 @@ import numpy as np
 from kbnn.array_types import FloatArray
 from kbnn.core import kernel
 from kbnn.data.batch import Rows, pad_columns
-from kbnn.targets.base import ColdStart
 
-WARM_UP_ROWS = 32
 MAX_HELD_ROWS = 512
 MAX_BUFFER_CELLS = 1 << 18
 """Limit of buffered input values: fewer wide rows are buffered, but at least MAX_HELD_ROWS."""
@@ -171,28 +166,3 @@ def make_empty_rows(targets: int) -> BufferedRows:
 def compute_buffer_rows(inputs: int, most: int) -> int:
     """Return how many rows with `inputs` inputs are buffered, at most `most`."""
     return min(most, max(MAX_HELD_ROWS, MAX_BUFFER_CELLS // max(inputs, 1)))
-
-
-def find_cold_start_window(count: int) -> tuple[int, int]:
-    """Return from which row on the cold-start predictor is fitted, and for how many rows.
-
-    `count` is the number of rows with a target so far. The window moves in steps of half the rows
-    held, which bounds the cost and depends on counts alone.
-    """
-    half = MAX_HELD_ROWS // 2
-    return max(0, count // half - 1) * half, half - count % half
-
-
-def count_rows_to_hold(early: ColdStart, held: int, y: FloatArray, room: int) -> tuple[int, bool]:
-    """Return how many rows with targets y to hold, and whether the warm-up then ends.
-
-    `held` rows are held already. Rows without a target do not count; of those with a target at most
-    `room` are taken.
-    """
-    labelled = np.flatnonzero(np.isfinite(y).any(axis=1))
-    if len(labelled) > room:
-        y, labelled = y[: labelled[room]], labelled[:room]
-    needed = max(1, WARM_UP_ROWS - held, early.rows_until_varied(y[labelled]))
-    if needed > len(labelled):
-        return len(y), False
-    return int(labelled[needed - 1]) + 1, True

@@ -31,7 +31,7 @@ from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.encoding import NO_BINS, is_valid_bins
 from kbnn.model.ensemble import Member, PoolWeights
 from kbnn.model.forecast_combination import StepErrors
-from kbnn.model.learner import DroppedMember, LearnerState
+from kbnn.model.learner import DroppedMember, LearnerState, make_learner
 from kbnn.model.limits import (
     BELIEF_LIMIT,
     EVIDENCE_LIMIT,
@@ -48,6 +48,7 @@ from kbnn.model.pending_labels import (
     pack_pending_rows,
     unpack_pending_rows,
 )
+from kbnn.model.recursive_forecast import can_combine
 from kbnn.model.replay import ReplayState
 from kbnn.model.replay_buffer import MAX_HELD_ROWS, BufferedRows, ReplayBuffer
 from kbnn.model.settings import MAX_ENSEMBLE, MAX_LAYER_UNITS, Settings
@@ -71,7 +72,7 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
         )
     if model.schema.lags:
         out.update({f"past/{name}": array for name, array in vars(model.history).items()})
-    if model.combines_forecasts:
+    if can_combine(model.schema, model.task):
         out.update({f"ahead/{name}": a for name, a in model.step_errors._asdict().items()})
     pending: dict[str, Any] = {}
     if model.schema.wait:
@@ -201,14 +202,14 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
     model.position = dict(header["position"])
     if model.schema.lags:
         model.history = _restore_history(model, _select_prefix(arrays, "past/"))
-    if model.combines_forecasts:
+    if can_combine(model.schema, model.task):
         model.step_errors = _restore_step_errors(_select_prefix(arrays, "ahead/"))
     if model.schema.wait:
         _restore_pending_rows(model, header["waiting"], _select_prefix(arrays, "waiting/"))
     if "monitor" in header:
         model.monitor = _restore_monitor(model, header["monitor"], arrays)
     record = _select_prefix(arrays, "record/")
-    model.set_record(
+    model.record.set_card(
         lambda: Scorecard.from_state(model.task, header.get("record", {}), record, name)
     )
     return model
@@ -275,7 +276,7 @@ def _restore_step_errors(arrays: Arrays) -> StepErrors:
 def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> Candidate:
     """Restore one candidate, and check that its parts agree."""
     settings = Settings.from_json(header["settings"])
-    learner = model.make_learner(settings)
+    learner = make_learner(model.schema, settings)
     task = learner.task
     members = header["networks"]
     _require(len(members) <= MAX_ENSEMBLE, "number of networks")

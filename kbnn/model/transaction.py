@@ -26,8 +26,6 @@ _REPLACED: Final = (
     "skipped",
     "let_go",
     "met",
-    "_card",
-    "_unscored",
     "monitor",
     "step_errors",
 )
@@ -43,9 +41,9 @@ class Transaction:
         "_before",
         "_history",
         "_kept",
+        "_record",
         "_room",
         "_sessions",
-        "_unscored",
         "again",
         "done",
         "rows",
@@ -56,7 +54,7 @@ class Transaction:
         self.done = False
         """Whether the rows were learned, so that only the logs have to be closed."""
         self._before = _get_replaced(model)
-        self._unscored = model._unscored.mark()
+        self._record = model.record.mark()
         self._history = model.history.mark() if model._schema.lags else None
         self._room = model.pending_rows.mark() if model._schema.wait else None
         self._kept: list[tuple[ReplayBuffer, Any]] = []
@@ -79,7 +77,7 @@ class Transaction:
             setattr(model, name, value)
         for candidate in model.racers:
             candidate.learner.task.schema = model._schema
-        model._unscored.reset(self._unscored)
+        model.record.reset(self._record)
         if self._history is not None:
             model.history.reset(self._history)
         if self._room is not None:
@@ -88,7 +86,7 @@ class Transaction:
             kept.reset(mark)
         for session in self._sessions:
             session.rewind_log()
-        model._trial_state = model._cold_start = None
+        model.trial_state = model.cold_start = None
 
     def end(self) -> None:
         """Close the logs of all sessions."""

@@ -21,7 +21,7 @@ from kbnn.data.schema import Schema
 from kbnn.data.timestamps import parse_time_value
 from kbnn.errors import DataError, UsageError
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import AlertRate, monitor_rows
+from kbnn.model.monitor import AlertRate, monitor_rows, set_alert_rate
 from kbnn.output.alerts import AlertWriter, describe_alerts
 from kbnn.targets.prediction import Forecast
 from kbnn.wording import describe_os_error, format_count, format_number, format_rows
@@ -124,7 +124,7 @@ class AlertScoring:
         writer: AlertWriter | None = None,
     ) -> None:
         before = model.monitor
-        model.start_monitor(rate)
+        set_alert_rate(model, rate)
         self._model, self._writer, self._events = model, writer, events
         assert model.monitor is not None
         self._monitor = model.monitor

@@ -200,7 +200,7 @@ def evaluate(
     done = open_evaluation(model, quantiles, decision, metric, learn=learn)
     card = done.card
     if learn:
-        model.set_record(lambda: card)
+        model.record.set_card(card)
     done.alerts = alerts
     timing, start = done.timing, perf_counter()
     batches = _read_batches(model, stream, timing, notice)

@@ -22,7 +22,7 @@ from kbnn.metrics.sections import (
 )
 from kbnn.model import candidates as candidates_module
 from kbnn.model import diagnostics
-from kbnn.model.diagnostics import QuantityEffects, compute_effects
+from kbnn.model.diagnostics import QuantityEffects, compute_effects, list_model_noise, list_networks
 from kbnn.model.ensemble import describe_member, estimate_row_cost
 from kbnn.model.explain import Importance, compute_importance
 from kbnn.model.interface import StreamModel
@@ -228,12 +228,12 @@ class Inspection:
         return [("bounded variances", bounded), ("raised variances", raised)]
 
 
-def list_networks(model: OnlineModel) -> list[dict[str, Any]]:
+def describe_networks(model: OnlineModel) -> list[dict[str, Any]]:
     """Describe every network of a model: shape, weight and cost, and those that were dropped."""
     learned = model.learner_state
     costs = [estimate_row_cost(member.config) for member in learned.members]
     found: list[dict[str, Any]] = []
-    for k, spec in enumerate(model.networks):
+    for k, spec in enumerate(list_networks(model)):
         there = bool(learned.members)
         found.append(
             {
@@ -310,7 +310,7 @@ def inspect_model(
             "members": len(members),
         }
     targets, card = model.schema.targets, model.card
-    noise_sd = dict(zip(targets, model.noise_sd, strict=False))
+    noise_sd = dict(zip(targets, list_model_noise(model), strict=False))
     return Inspection(
         path=path,
         bytes=os.path.getsize(path) if size is None else size,
@@ -325,7 +325,7 @@ def inspect_model(
         pending_labels=model.pending_rows.format_summary() if model.schema.wait else "",
         settings=model.settings.to_json(),
         network=network,
-        networks=list_networks(model),
+        networks=describe_networks(model),
         columns=list_columns(model),
         noise_sd=noise_sd,
         effects=compute_effects(model),
@@ -416,15 +416,17 @@ def _counted_deviations(model: OnlineModel) -> list[str]:
     """List deviations that occurred while learning, with their counts."""
     config = model.learner_state.members[0].config
     counts = {
-        "variances of units bounded": model.get_network_count("bounded"),
-        "variances of sigmoids raised": model.get_network_count("raised"),
-        "variances of weights repaired": model.repair_count,
-        "inputs clipped": model.get_network_count("clipped"),
+        "variances of units bounded": model.learner_state.get_count("bounded"),
+        "variances of sigmoids raised": model.learner_state.get_count("raised"),
+        "variances of weights repaired": model.learner_state.get_count("repairs"),
+        "inputs clipped": model.learner_state.get_count("clipped"),
         "rows rejected": model.rejected_rows,
         "changes of scale": model.learner_state.changes,
     }
     found = [f"{format_count(times)} {what}" for what, times in counts.items() if times]
-    if config.repeats and model.get_network_count("rows") > model.get_network_count("distinct"):
+    if config.repeats and model.learner_state.get_count("rows") > model.learner_state.get_count(
+        "distinct"
+    ):
         found.append("error bars widened for rows learned again")
     return found
 

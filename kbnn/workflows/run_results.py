@@ -27,6 +27,7 @@ from kbnn.data.dataset import Stream
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, Verdict
+from kbnn.model.diagnostics import list_model_noise
 from kbnn.model.encoding import count_bins
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
@@ -84,7 +85,7 @@ def summarize_training(training: Training) -> dict[str, Any]:
         "targets": model.schema.targets,
         "prequential": list_prequential_figures(model),
         "test": None if training.test is None else training.test.to_json(),
-        "noise_sd": list(overall.noise_sd),
+        "noise_sd": list(list_model_noise(overall)),
         "intervals": model.interval_mode,
         "alarms": list(overall.alarms),
         "alerts": training.alert_count if training.options.wants_alerts else None,
@@ -245,7 +246,7 @@ def _advise_on_drift(model: StreamModel) -> str:
     """Return advice if there were many drift alarms."""
     if not isinstance(model, OnlineModel):
         return ""
-    alarms, rows = model.alarm_count, model.learner_state.seen
+    alarms, rows = model.learner_state.get_count("alarms"), model.learner_state.seen
     if alarms < ALARMS_PER_10000_ROWS or alarms * 10_000 < ALARMS_PER_10000_ROWS * rows:
         return ""
     changed = f"The stream changed {format_count(alarms)} times in {format_rows(rows)}:"

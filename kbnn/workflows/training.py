@@ -23,6 +23,7 @@ from kbnn.metrics.target_metrics import find_metrics
 from kbnn.model import file as modelfile
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
+from kbnn.model.monitor import set_alert_rate
 from kbnn.model.settings import Settings
 from kbnn.output.alerts import AlertWriter, describe_alerts
 from kbnn.output.fields import OutputOptions, list_output_fields
@@ -85,7 +86,7 @@ class Listener:
 def create_model(settings: Settings, schema: Schema) -> OnlineModel:
     """Create a model without rows; raise UsageError if its network is too large."""
     check_network_size(settings, schema)
-    return OnlineModel.create(settings, schema)
+    return OnlineModel(settings, schema)
 
 
 class Training:
@@ -264,12 +265,12 @@ class Training:
         """Monitor the rows of the run; UsageError for a fleet, whose models have no monitor."""
         if not isinstance(self.model, OnlineModel):
             raise UsageError(f"{flag} needs a single model: a fleet has no anomaly detectors")
-        self.model.start_monitor(self.options.alert_rate)
+        set_alert_rate(self.model, self.options.alert_rate)
 
     def _create_model(self, settings: Settings, schema: Schema) -> StreamModel:
         if self.options.key:
             return keyed.create_fleet(self._checkpoint, self.options, settings, schema)
-        return OnlineModel.create(settings, schema)
+        return OnlineModel(settings, schema)
 
     def _find_start(self, begin: Position, last: Position | None) -> Position:
         """Find the start: the first row, or where a run on the same sources was interrupted."""
@@ -411,7 +412,11 @@ class Training:
         found = measure_forgetting(model)
         if found is not None:
             shuffled = self.options.read.shuffle
-            notice(format_forgetting(found, shuffled=shuffled, alarms=model.alarm_count))
+            notice(
+                format_forgetting(
+                    found, shuffled=shuffled, alarms=model.learner_state.get_count("alarms")
+                )
+            )
         if not self.options.read.test_split:
             return
         stream.start_next_pass(testing=True)

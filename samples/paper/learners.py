@@ -9,6 +9,7 @@ from kbnn.model import scaler
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import copy_model
 from kbnn.model.settings import Settings
+from kbnn.model.warmup import finish_warmup
 from samples.paper.common import Answer, FloatArray, Learner, Mode, printed
 
 
@@ -20,7 +21,7 @@ class Tool:
         columns = [Column(name, "number", "feature") for name in names]
         columns.append(Column("y", "category" if classes else "number", "target"))
         self.classes = classes
-        self.model = OnlineModel.create(
+        self.model = OnlineModel(
             Settings(hidden=hidden, seed=seed),
             Schema(
                 columns,
@@ -43,7 +44,7 @@ class Tool:
         model = self.model
         if model.is_warming_up:
             model = copy_model(model)
-            model.finish_warmup()
+            finish_warmup(model)
         columns = model.learner_state.columns[model.task.scaled :]
         z = scaler.standardize_rows(columns, x, np.zeros(x.shape[1]))
         before = predict_parallel(model.learner_state.members[0], z, None)

@@ -71,7 +71,7 @@ def run(job: Job) -> list[Outcome]:
     split = data.split(job.folder, job.name, job.seed)
     rows = data.block(split.x, split.y)
     settings = replace(WAYS[job.way], seed=job.seed)
-    model = OnlineModel.create(settings, data.schema(split.x.shape[1]))
+    model = OnlineModel(settings, data.schema(split.x.shape[1]))
     found, spent = [], 0.0
     for number in range(1, max(job.passes) + 1):
         start = time.process_time()
@@ -81,7 +81,15 @@ def run(job: Job) -> list[Outcome]:
             scored = data.judged(model, split.x_test, split.y_test)
             micros = 1e6 * spent / (number * len(split.y))
             found.append(
-                Outcome(job.name, job.way, job.seed, number, *scored, micros, model.alarm_count)
+                Outcome(
+                    job.name,
+                    job.way,
+                    job.seed,
+                    number,
+                    *scored,
+                    micros,
+                    model.learner_state.get_count("alarms"),
+                )
             )
     return found
 

@@ -119,7 +119,7 @@ def score(y: FloatArray, lower: FloatArray, upper: FloatArray) -> float:
 def learned(table: Table, seed: int, kind: str) -> tuple[str, list[float]]:
     """What a model says of each row before it is learned, judged."""
     settings = Settings(seed=seed, kind=kind)
-    model = OnlineModel.create(settings, schema(table.x.shape[1]))
+    model = OnlineModel(settings, schema(table.x.shape[1]))
     said = model.learn(block(table.x, table.y))
     y, mean, rows = table.y[SKIPPED:], said.mean[SKIPPED:, 0], said.stated[SKIPPED:, 0]
     told = read_distribution(rows).score_values(y)

@@ -68,7 +68,7 @@ def run(data: Path, name: str, seed: int, asks: bool) -> FloatArray:
     order = np.random.default_rng(seed).permutation(len(x))
     cut = round(0.7 * len(x))
     pool, test = order[:cut][:MAX_POOL_ROWS], order[cut:][:MAX_TEST_ROWS]
-    model = OnlineModel.create(Settings(seed=seed), schema(x.shape[1], classes=classes))
+    model = OnlineModel(Settings(seed=seed), schema(x.shape[1], classes=classes))
     taken, pool = pool[:FIRST_LABELS], pool[FIRST_LABELS:]
     model.learn(block(x[taken], y[taken]))
     labels, errors = FIRST_LABELS, []

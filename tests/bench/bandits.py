@@ -51,7 +51,7 @@ def made_task(seed: int, steps: int) -> Task:
         lambda t: np.column_stack((np.tile(context[t], (ARMS, 1)), np.eye(ARMS))),
         lambda t: gain[t],
         lambda t, arm: float(gain[t, arm] + noise[t, arm]),
-        lambda: OnlineModel.create(Settings(seed=seed, drift=False), schema(INPUTS + ARMS)),
+        lambda: OnlineModel(Settings(seed=seed, drift=False), schema(INPUTS + ARMS)),
         lambda predicted: predicted[:, 0],
         False,
     )
@@ -67,7 +67,7 @@ def real_task(seed: int, steps: int) -> Task:
         lambda t: x[order[t]][None],
         lambda t: np.array([2.0 * y[order[t]] - 1.0]),
         lambda t, arm: float(y[order[t]]),
-        lambda: OnlineModel.create(Settings(seed=seed, drift=False), schema(inputs, classes=2)),
+        lambda: OnlineModel(Settings(seed=seed, drift=False), schema(inputs, classes=2)),
         lambda predicted: 2.0 * predicted[:, 1] - 1.0,
         True,
     )

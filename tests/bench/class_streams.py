@@ -27,7 +27,7 @@ def learned(
     x: FloatArray, y: FloatArray, classes: int, passes: int = 1, **settings: Any
 ) -> OnlineModel:
     """A model of classes after some passes."""
-    model = OnlineModel.create(Settings(**settings), data.schema(x.shape[1], 1, classes))
+    model = OnlineModel(Settings(**settings), data.schema(x.shape[1], 1, classes))
     for number in range(passes):
         model.learn(data.block(x, y), again=number > 0)
     return model
@@ -101,7 +101,7 @@ def late_class(before: int, seed: int) -> Result:
     x_test, y_test = made.clumps(generator, 4_000, classes, centers)
     new = y_test == before
     schema = data.schema(4, 1, before)
-    model = OnlineModel.create(Settings(seed=seed), schema)
+    model = OnlineModel(Settings(seed=seed), schema)
     model.learn(data.block(x[early], y[early]))
     schema.classes.append(str(before))
     found: Result = {}
@@ -125,7 +125,7 @@ def late_class(before: int, seed: int) -> Result:
         log_loss(p[new], y_test[new]),
         float(np.mean(np.argmax(p[new], axis=1) == before)),
     )
-    found["alarms"] = (model.alarm_count, 0, 0)
+    found["alarms"] = (model.learner_state.get_count("alarms"), 0, 0)
     return found
 
 

@@ -109,7 +109,7 @@ def block(
 def trained(x: FloatArray, y: FloatArray, passes: int = 1, **settings: object) -> OnlineModel:
     """A model in its default settings but for those given, after some passes."""
     rows = block(x, y)
-    model = OnlineModel.create(Settings(**settings), schema(x.shape[1], rows.y.shape[1]))  # type: ignore[arg-type]  # keyword options of several types
+    model = OnlineModel(Settings(**settings), schema(x.shape[1], rows.y.shape[1]))  # type: ignore[arg-type]  # keyword options of several types
     for number in range(passes):
         model.learn(rows, again=number > 0)
     return model

@@ -57,7 +57,7 @@ class Covered(NamedTuple):
 def said(x: FloatArray, y: FloatArray, seed: int, intervals: str) -> FloatArray:
     """What is stated of every row but the first ones."""
     settings = Settings(seed=seed, intervals=intervals)  # type: ignore[arg-type]  # one of the two
-    model = OnlineModel.create(settings, data.schema(x.shape[1]))
+    model = OnlineModel(settings, data.schema(x.shape[1]))
     return model.learn(data.block(x, y)).stated[SKIPPED:, 0]
 
 

@@ -74,7 +74,7 @@ def measure(covariance: Covariance) -> dict[str, float]:
     session.learn(x[:WARM], y[:WARM, None])
     later, labels = x[WARM:], y[WARM:, None]
     single = [(later[i : i + 1], labels[i : i + 1]) for i in range(ROWS)]
-    model = OnlineModel.create(Settings(covariance=covariance), schema(INPUTS))
+    model = OnlineModel(Settings(covariance=covariance), schema(INPUTS))
     rows = block(x, y)
     model.learn(slice_rows(rows, 0, WARM))
     alone = [slice_rows(rows, WARM + i, WARM + i + 1) for i in range(ROWS)]
@@ -145,7 +145,7 @@ def small_set() -> tuple[float, float]:
 
     def model() -> None:
         settings = Settings(rehearse=0, kind="regression")
-        OnlineModel.create(settings, schema(standard.shape[1])).learn(taken)
+        OnlineModel(settings, schema(standard.shape[1])).learn(taken)
 
     count = len(rows.y)
     return best(kernel, count, 30), best(model, count, 30)

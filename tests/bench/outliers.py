@@ -82,7 +82,7 @@ def run(job: Job) -> Outcome:
     order = rng.permutation(len(x))
     x, y = x[order], add_outliers(y[order], job.way, rng)
     settings = Settings(hidden=(20,), seed=job.seed)
-    model = OnlineModel.create(settings, data.schema(x.shape[1]))
+    model = OnlineModel(settings, data.schema(x.shape[1]))
     said = model.learn(data.block(x, y))
     assert model.learner_state is not None
     error = float(np.nanmedian(np.abs(said.mean - y)))  # nothing is said of the first row

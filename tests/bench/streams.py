@@ -46,7 +46,7 @@ def outliers(folder: Path, name: str, seed: int) -> Result:
     for what, (y, settings) in runs.items():
         model = data.trained(s.x, y, seed=seed, **settings)
         found[what] = data.judged(model, s.x_test, s.y_test)
-        found[f"{what}, alarms"] = model.alarm_count
+        found[f"{what}, alarms"] = model.learner_state.get_count("alarms")
     return found
 
 
@@ -55,7 +55,7 @@ def drift(kind: str, seed: int) -> Result:
     stream = made.drifting(kind, seed)
     found: Result = {}
     for what, on in (("alarm", True), ("static", False)):
-        model = OnlineModel.create(Settings(seed=seed, drift=on), data.schema(5))
+        model = OnlineModel(Settings(seed=seed, drift=on), data.schema(5))
         said = model.learn(data.block(stream.x, stream.y))
         fair = (np.abs(stream.y - stream.clean) < 4.0) & (said.status != 16)
         e, sd = (stream.clean - said.mean[:, 0])[fair], said.sd[fair, 0]
@@ -64,7 +64,7 @@ def drift(kind: str, seed: int) -> Result:
             float(np.mean(0.5 * np.log(2 * np.pi * sd**2) + 0.5 * (e / sd) ** 2)),
             float(np.mean(np.abs(e) <= data.INTERVAL * sd)),
         )
-        found[f"{what}, alarms"] = model.alarm_count
+        found[f"{what}, alarms"] = model.learner_state.get_count("alarms")
     return found
 
 

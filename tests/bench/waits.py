@@ -44,7 +44,7 @@ def targets(kind: str) -> tuple[data.FloatArray, data.FloatArray]:
 def waits(kind: str, covariance: str) -> data.FloatArray:
     """Milliseconds of processor time of each row."""
     x, y = targets(kind)
-    model = OnlineModel.create(Settings(covariance=covariance), data.schema(INPUTS))
+    model = OnlineModel(Settings(covariance=covariance), data.schema(INPUTS))
     spent = np.empty(len(y))
     for at in range(len(y)):
         row = data.block(x[at : at + 1], y[at : at + 1], first=at + 1)

@@ -20,6 +20,7 @@ from kbnn.errors import DataError, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import PRESETS, Settings
+from kbnn.model.warmup import finish_warmup
 from kbnn.workflows.options import SettingOverrides
 from samples import make, tiny
 from tests.commands import kbnn
@@ -60,13 +61,13 @@ def test_the_preset_is_the_algorithm_on_one_screen(
 ) -> None:
     """Exact labels take digits with every row: there are fewer of them."""
     x, y = raw(count)
-    model = OnlineModel.create(
+    model = OnlineModel(
         SettingOverrides(
             preset="paper", hidden=hidden, noise=noise, units=False, seed=3
         ).make_settings(),
         schema(3),
     )
-    model.finish_warmup()
+    finish_warmup(model)
     layers = opened(network(model))
     for epoch in range(2):
         for i in range(len(x)):
@@ -81,7 +82,7 @@ def test_the_preset_is_the_algorithm_on_one_screen(
         np.testing.assert_allclose(ours.mean, theirs.mean, rtol=0.0, atol=1e-10)
         np.testing.assert_allclose(ours.cov, theirs.cov, rtol=0.0, atol=1e-10)
     unlike = [
-        model.get_network_count(name)
+        model.learner_state.get_count(name)
         for name in ("bounded", "raised", "repairs", "rejected", "clipped")
     ]
     assert unlike == [0] * 5
@@ -92,11 +93,11 @@ def test_a_sigmoid_output_is_one_more_activation() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((120, 3))
     label = (x[:, 0] + 0.5 * x[:, 1] > 0.0).astype(np.float64)
-    model = OnlineModel.create(
+    model = OnlineModel(
         SettingOverrides(preset="paper", hidden=(7,), units=False, seed=2).make_settings(),
         schema(3, **SIGMOID),
     )
-    model.finish_warmup()
+    finish_warmup(model)
     layers, raised = opened(network(model)), 0
     for i in range(len(x)):
         passes = tiny.forward(layers, x[i])
@@ -114,7 +115,7 @@ def test_a_sigmoid_output_is_one_more_activation() -> None:
     for ours, theirs in zip(layers, opened(network(model)), strict=True):
         np.testing.assert_allclose(ours.mean, theirs.mean, rtol=0.0, atol=1e-10)
         np.testing.assert_allclose(ours.cov, theirs.cov, rtol=0.0, atol=1e-10)
-    assert model.get_network_count("raised") == raised > 10
+    assert model.learner_state.get_count("raised") == raised > 10
 
 
 def smoothed(
@@ -145,7 +146,7 @@ def test_without_units_cutting_changes_no_bit_and_a_model_goes_on(tmp_path: Path
     x, y = raw(200)
     x[3, 1] = np.nan
     settings = SettingOverrides(preset="paper", hidden=(5,), noise=0.2, units=False).make_settings()
-    one, two = OnlineModel.create(settings, schema(3)), OnlineModel.create(settings, schema(3))
+    one, two = OnlineModel(settings, schema(3)), OnlineModel(settings, schema(3))
     one.learn(rows(x, y))
     for start in range(0, 200, 7):
         two.learn(rows(x[start : start + 7], y[start : start + 7], start + 1))
@@ -157,7 +158,7 @@ def test_without_units_cutting_changes_no_bit_and_a_model_goes_on(tmp_path: Path
 
 def test_labels_without_units_that_no_belief_could_hold_are_rejected() -> None:
     settings = SettingOverrides(preset="paper", hidden=(5,), noise=0.2, units=False).make_settings()
-    model = OnlineModel.create(settings, schema(3))
+    model = OnlineModel(settings, schema(3))
     x, y = raw(50)
     y[10] = 1e90
     x[20, 0] = 1e90
@@ -168,8 +169,8 @@ def test_labels_without_units_that_no_belief_could_hold_are_rejected() -> None:
 
 def test_the_prior_variance_by_rule_and_by_number() -> None:
     def variances(**stated: Any) -> list[float]:
-        model = OnlineModel.create(Settings(hidden=(9,), units=False, **stated), schema(3))
-        model.finish_warmup()
+        model = OnlineModel(Settings(hidden=(9,), units=False, **stated), schema(3))
+        finish_warmup(model)
         return sorted({round(float(v), 12) for v in network(model).prior_var})
 
     assert variances() == [0.1, 0.25]
@@ -284,8 +285,8 @@ def test_a_sigmoid_output_has_two_classes() -> None:
     with pytest.raises(
         UsageError, match=r"supports two classes, but 'y' has 3 \(use --link probit\)"
     ):
-        OnlineModel.create(settings, three)
-    model = OnlineModel.create(settings, schema(3, task="classification", classes=["a", "b"]))
+        OnlineModel(settings, three)
+    model = OnlineModel(settings, schema(3, task="classification", classes=["a", "b"]))
     x, _ = raw(9)
     grown = schema(3, task="classification", classes=["a", "b", "c"])
     block = rows(x, np.array([0, 1, 1, 0, 0, 2, 1, 1, 0.0]))._replace(schema=grown)

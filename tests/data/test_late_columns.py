@@ -98,7 +98,7 @@ def test_a_late_number_is_learned_at_its_row_whatever_the_blocks(start: int) -> 
     wide.add_late_column("late", "number")
     states = []
     for cuts in ([600], [start, 600], [start - 3, start + 5, 600], list(range(1, 601))):
-        model = OnlineModel.create(Settings(hidden=(6,)), narrow)
+        model = OnlineModel(Settings(hidden=(6,)), narrow)
         at = 0
         for stop in cuts:
             schema = wide if stop > start else narrow

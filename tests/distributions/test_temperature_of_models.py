@@ -66,10 +66,10 @@ def test_cutting_a_stream_changes_no_bit(covariance: Any) -> None:
     y[[3, 40, 300]] = np.nan
     y[:400] = np.where(y[:400] == 3.0, 0.0, y[:400])  # the fourth class comes late
     weight = np.random.default_rng(1).choice([0.5, 1.0, 2.0], 700)
-    whole = OnlineModel.create(Settings(hidden=(6,), covariance=covariance), schema(3, 1, 4))
+    whole = OnlineModel(Settings(hidden=(6,), covariance=covariance), schema(3, 1, 4))
     said = whole.learn(block(x, y, weight=weight))
     for sizes in ([1] * 700, [37] * 18 + [34], [33, 255, 1, 411]):
-        model = OnlineModel.create(Settings(hidden=(6,), covariance=covariance), schema(3, 1, 4))
+        model = OnlineModel(Settings(hidden=(6,), covariance=covariance), schema(3, 1, 4))
         assert same(learn_in(model, block(x, y, weight=weight), sizes), said)
         assert differences(model, whole) == []
     assert len(whole.learner_state.sharpness[sharp.CLASS_COUNTS]) == 4
@@ -78,7 +78,7 @@ def test_cutting_a_stream_changes_no_bit(covariance: Any) -> None:
 
 def test_a_model_that_was_saved_goes_on_as_if_it_had_not_been() -> None:
     x, y = rows(500)
-    model, other = (OnlineModel.create(Settings(hidden=(6,)), schema(3, 1, 4)) for _ in range(2))
+    model, other = (OnlineModel(Settings(hidden=(6,)), schema(3, 1, 4)) for _ in range(2))
     model.learn(block(x[:300], y[:300]))
     other.learn(block(x[:300], y[:300]))
     other = restored(other)
@@ -136,7 +136,7 @@ def test_what_weights_make_common_is_common() -> None:
     """Rows that count more are common in the shares that uncertain forecasts are drawn to."""
     x, y = rows(2000, 0.0 * MIXED)
     weight = np.where(y == 1.0, 5.0, 1.0)
-    model = OnlineModel.create(Settings(hidden=(6,)), schema(3, 1, 4))
+    model = OnlineModel(Settings(hidden=(6,)), schema(3, 1, 4))
     model.learn(block(x, y, weight=weight))
     p = np.mean(probabilities(model, x), axis=0)
     assert p[1] == pytest.approx(5.0 / 8.0, abs=0.06)
@@ -148,7 +148,7 @@ def test_what_weights_make_common_is_common() -> None:
 def test_without_guards_probabilities_are_the_networks(settings: dict[str, Any]) -> None:
     x, y = rows(400, MIXED)
     y = np.minimum(y, 1.0)
-    model = OnlineModel.create(Settings(**{"hidden": (6,), **settings}), schema(3, 1, 2))
+    model = OnlineModel(Settings(**{"hidden": (6,), **settings}), schema(3, 1, 2))
     model.learn(block(x, y))
     assert len(model.learner_state.sharpness) == 0
     assert np.array_equal(probabilities(model, x), by_the_network(model, x))

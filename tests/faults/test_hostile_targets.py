@@ -120,7 +120,7 @@ def test_no_target_breaks_what_is_said(kind: str, name: str) -> None:
         y[500::50] = -1.0
     kind = "auto" if kind == "often 0" else kind
     x = np.random.default_rng(8).standard_normal((ROWS, 2))
-    model = OnlineModel.create(Settings(hidden=(6,), kind=kind), schema(2))
+    model = OnlineModel(Settings(hidden=(6,), kind=kind), schema(2))
     least = 0.0 if kind in ("positive", "count", "amount") else -np.inf
     with warnings.catch_warnings():
         warnings.simplefilter("error")

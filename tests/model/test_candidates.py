@@ -17,6 +17,7 @@ from kbnn.model.candidates import (
     TARGET_TYPE_SELECTION_ROWS,
     EliminatedCandidate,
 )
+from kbnn.model.learner import make_learner
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
@@ -32,12 +33,12 @@ def curve(count: int, noise: float = 0.1, seed: int = 0) -> tuple[FloatArray, Fl
 
 
 def test_of_the_other_kinds_a_real_target_is_told_else_the_nearest() -> None:
-    model = OnlineModel.create(Settings(), schema(3))
+    model = OnlineModel(Settings(), schema(3))
     count, positive, amount, real = (
         Settings(kind=kind) for kind in ("count", "positive", "amount", "regression")
     )
     leader, second = (
-        candidates.Candidate(model.make_learner(one), model.learner_state, nats)
+        candidates.Candidate(make_learner(model.schema, one), model.learner_state, nats)
         for one, nats in ((count, 50.0), (amount, 20.0))
     )
     lost = (
@@ -63,7 +64,7 @@ def positive_curve(count: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
 
 def test_target_types_compete_until_row_480() -> None:
     x, y = positive_curve(600)
-    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:100], y[:100]))
     assert {one.learner.settings.kind for one in model.racers} == {"regression", "positive"}
     model.learn(block(x[100:], y[100:]))
@@ -73,17 +74,17 @@ def test_target_types_compete_until_row_480() -> None:
 
 def test_forecasts_are_those_of_the_leader() -> None:
     x, y = positive_curve(160)
-    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:128], y[:128]))
     assert len(model.racers) == 2
-    alone = OnlineModel.create(Settings(hidden=(12,), kind=model.task.name), schema(3))
+    alone = OnlineModel(Settings(hidden=(12,), kind=model.task.name), schema(3))
     alone.learn(block(x[:128], y[:128]))
     assert same(model.predict(block(x[128:], y[128:])), alone.predict(block(x[128:], y[128:])))
 
 
 def test_a_requested_target_type_has_no_rivals() -> None:
     x, y = positive_curve(200)
-    model = OnlineModel.create(Settings(hidden=(12,), kind="positive"), schema(3))
+    model = OnlineModel(Settings(hidden=(12,), kind="positive"), schema(3))
     model.learn(block(x, y))
     assert len(model.racers) == 1
     assert model.lost == ()
@@ -96,7 +97,7 @@ def test_no_row_decides_the_race_alone() -> None:
 
 def test_a_later_pass_ends_the_race() -> None:
     x, y = positive_curve(200)
-    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
     racing, leader = len(model.racers), model.learner.settings
     model.learn(block(x, y), again=True)
@@ -190,7 +191,7 @@ def test_what_rehearse_takes(text: str, tmp_path: Path) -> None:
 )
 def test_a_race_that_cannot_be_is_damage(place: tuple[Any, ...], value: object) -> None:
     x, y = positive_curve(64)
-    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
     header, arrays = to_state(model)
     header = json.loads(json.dumps(header))

@@ -31,7 +31,7 @@ def linear_model() -> OnlineModel:
     settings = Settings(
         hidden=(), covariance="full", noise=0.4, robust=False, drift=False, rehearse=0
     )
-    return OnlineModel.create(settings, schema(2))
+    return OnlineModel(settings, schema(2))
 
 
 def posterior(model: OnlineModel, rows: Rows, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -85,7 +85,9 @@ def test_a_large_change_keeps_a_twentieth_and_learns_the_last_rows_once_more(sid
     counts = np.full(at, 0.05)
     counts[-1024:] += 1.0
     agrees(model, slice_rows(rows, 0, at), counts)
-    assert model.rows == model.get_network_count("distinct") == at  # learned once more is no news
+    assert (
+        model.rows == model.learner_state.get_count("distinct") == at
+    )  # learned once more is no news
     new, scale = scaler.get_scale(model.learner_state.columns)
     seen = new[1:] + scale[1:] * network(model).input_mean  # and one row at the center before
     assert seen == pytest.approx((center + np.sum(rows.x[:at], axis=0)) / (at + 1), rel=1e-9)

@@ -113,7 +113,7 @@ def test_many_columns_have_fewer_bins_each() -> None:
 )
 def test_chunks_do_not_change_an_encoded_model(settings: Settings) -> None:
     x, y = make_rows(1300)
-    whole, parts = (OnlineModel.create(settings, schema(4)) for _ in range(2))
+    whole, parts = (OnlineModel(settings, schema(4)) for _ in range(2))
     whole.learn(block(x, y))
     rows = block(x, y)
     for start, stop in ((0, 7), (7, 500), (500, 501), (501, 1100), (1100, 1300)):

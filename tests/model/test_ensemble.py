@@ -133,7 +133,7 @@ def test_no_members_give_no_results() -> None:
 def test_a_network_that_does_not_pay_is_dropped_and_recorded() -> None:
     x, _ = rows(2100, 3)
     y = np.random.default_rng(4).standard_normal(2100)  # nothing to learn
-    model = OnlineModel.create(Settings(kind="regression"), schema(4))
+    model = OnlineModel(Settings(kind="regression"), schema(4))
     model.learn(block(x[:2047], y[:2047, None]))
     before = model.learner_state
     assert len(before.members) == 4

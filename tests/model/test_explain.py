@@ -109,7 +109,7 @@ def test_contributions_add_up_for_numbers(kind: str, names: list[str]) -> None:
 def test_contributions_to_classes_are_those_to_the_log_odds_of_the_predicted_label() -> None:
     x, z = correlated_rows(400, 3)
     y = np.digitize(z, [-1.0, 1.0]).astype(float)
-    model = OnlineModel.create(Settings(), schema(3, classes=3))
+    model = OnlineModel(Settings(), schema(3, classes=3))
     model.learn(block(x, y))
     rows = block(x[:30], y[:30])
     found, told = explain_rows(model, rows), model.predict(rows)

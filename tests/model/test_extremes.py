@@ -131,7 +131,7 @@ def unvaried(rows: int, kind: str) -> Rows:
 
 
 def learned(rows: Rows, cuts: Sequence[int], saved: bool = False) -> tuple[OnlineModel, Forecast]:
-    model = OnlineModel.create(Settings(hidden=(3,), rehearse=0), schema(2, 2))
+    model = OnlineModel(Settings(hidden=(3,), rehearse=0), schema(2, 2))
     parts = []
     for start, stop in pairwise([0, *cuts, rows.count]):
         parts.append(model.learn(slice_rows(rows, start, stop)))

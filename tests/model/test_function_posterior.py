@@ -122,7 +122,7 @@ def test_draws_of_classes_average_to_their_probabilities() -> None:
     x, y = curved_rows(400)
     for labels in (np.digitize(y, [0.0, 1.0]).astype(float), (y > 0.5).astype(float)):
         classes = int(labels.max()) + 1
-        model = OnlineModel.create(Settings(), schema(3, classes=classes))
+        model = OnlineModel(Settings(), schema(3, classes=classes))
         model.learn(block(x, labels))
         rows = block(x[:30], labels[:30])
         draws = FunctionSampler(model, 1000).draw(rows)
@@ -209,7 +209,7 @@ def test_every_target_type_can_be_asked_about(monkeypatch: pytest.MonkeyPatch) -
         trained(x, np.where(y > 0.3, np.exp(y), 0.0), kind="amount"),
         trained(x, np.column_stack((y, 1e3 * y)), hidden=(5,)),
         trained(x, y, ensemble=2),
-        OnlineModel.create(Settings(), schema(3, classes=3)),
+        OnlineModel(Settings(), schema(3, classes=3)),
     ]
     models[-1].learn(block(x, np.digitize(y, [0.0, 1.0]).astype(float)))
     for model in models:

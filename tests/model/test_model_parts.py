@@ -51,7 +51,7 @@ def test_after_an_alarm_fewer_rows_are_owed() -> None:
 
 @pytest.mark.parametrize(("seen", "left"), [(480, 1.0), (512, 0.5), (1024, 0.5), (1056, 1.0)])
 def test_evidence_counts_half_whenever_rows_have_doubled(seen: int, left: float) -> None:
-    racer = OnlineModel.create(Settings(), schema(1)).racers[0]
+    racer = OnlineModel(Settings(), schema(1)).racers[0]
     two = (replace(racer, evidence=30.0), replace(racer, evidence=-8.0))
     aged = candidates._discount_evidence(two, seen)
     assert [one.evidence for one in aged] == [30.0 * left, -8.0 * left]
@@ -116,7 +116,7 @@ def test_the_share_that_was_forecast_better_weighs_more_and_rows_are_numbered_on
     x = rng.standard_normal((300, 1))
     models = []
     for noise in (0.1, 2.0):
-        model = OnlineModel.create(Settings(hidden=(4,), kind="regression"), schema(1))
+        model = OnlineModel(Settings(hidden=(4,), kind="regression"), schema(1))
         model.learn(block(x, np.sin(x[:, 0]) + noise * rng.standard_normal(300)))
         models.append(model)
     good, bad = merge._merge_weights(models).weight
@@ -140,7 +140,7 @@ def test_an_alarm_among_the_first_rows_is_no_change_of_the_world(
     rows: int, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = np.random.default_rng(4).standard_normal((rows + 1, 1))
-    model = OnlineModel.create(Settings(hidden=(4,), kind="regression"), schema(1))
+    model = OnlineModel(Settings(hidden=(4,), kind="regression"), schema(1))
     taken = block(x, np.sin(x[:, 0]))
     model.learn(slice_rows(taken, 0, rows))
     monkeypatch.setattr(learner, "events_of", lambda said, first: LearnEvents([first]))
@@ -155,7 +155,7 @@ def test_without_rehearsal_a_young_stream_bears_a_scale_that_is_a_little_off(
     """After 32 rows the scale is set, after 64 it is 7 % off."""
     at = np.arange(100)
     x = np.where(at < 32, 1.0, 1.134) * np.where(at % 2, 1.0, -1.0)
-    model = OnlineModel.create(Settings(rehearse=rehearse, kind="regression"), schema(1))
+    model = OnlineModel(Settings(rehearse=rehearse, kind="regression"), schema(1))
     model.learn(block(x[:, None], np.where(at // 2 % 2, 1.0, -1.0)[:, None]))
     assert model.learner_state.changes == changes
 
@@ -191,7 +191,7 @@ def test_what_is_too_small_to_reckon_with_is_0_in_a_single_row(value: float) -> 
 
 
 def test_of_two_kinds_one_is_left_at_row_480() -> None:
-    racer = OnlineModel.create(Settings(kind="regression"), schema(1)).racers[0]
+    racer = OnlineModel(Settings(kind="regression"), schema(1)).racers[0]
     counting = replace(racer.learner, settings=replace(racer.learner.settings, kind="count"))
 
     def left(seen: int) -> list[float]:

@@ -14,7 +14,7 @@ from kbnn.data.row_blocks import concat_rows
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import AlertRate, parse_alert_rate
+from kbnn.model.monitor import AlertRate, parse_alert_rate, set_alert_rate
 from kbnn.model.serialize import from_state, to_state
 from kbnn.workflows.options import build_train_options
 from kbnn.workflows.training import create_model
@@ -43,7 +43,7 @@ def open_model(data: Any, rate: AlertRate | None = None, **options: Any) -> Any:
     chosen = build_train_options(data, **options)
     with open_stream(data, options=chosen.read) as stream:
         model = create_model(chosen.choices.make_settings(), stream.schema.copy())
-        model.start_monitor(rate)
+        set_alert_rate(model, rate)
         rows = concat_rows(list(stream))
     return model, rows._replace(schema=model.schema)
 
@@ -116,13 +116,13 @@ def test_an_interrupted_batch_is_monitored_once(monkeypatch: pytest.MonkeyPatch)
     data = make_stream("regression", 400)
     model, rows = open_model(data, target="y", layers=5, seed=1)
     model.learn_batch(slice_rows(rows, 0, 300))
-    before = model.score_rows
+    before = model.record.add_rows
 
     def fail(*args: Any) -> None:
-        monkeypatch.setattr(model, "score_rows", before)
+        monkeypatch.setattr(model.record, "add_rows", before)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(model, "score_rows", fail)
+    monkeypatch.setattr(model.record, "add_rows", fail)
     with pytest.raises(KeyboardInterrupt):
         model.learn_batch(slice_rows(rows, 300, 400))
     assert model.monitor is not None

@@ -33,10 +33,10 @@ def test_the_scale_of_a_target_is_that_of_its_clean_values(way: str) -> None:
     x, y, rng = rows(1200)
     wild = add_outliers(y, way, rng)
     assert np.std(wild) > 8.0 * np.std(y)
-    model = OnlineModel.create(Settings(hidden=(8,)), schema(3))
+    model = OnlineModel(Settings(hidden=(8,)), schema(3))
     said = model.learn(block(x, wild))
     assert 0.6 * np.std(y) < scales(model)[0] < 1.6 * np.std(y)
-    clean = OnlineModel.create(Settings(hidden=(8,)), schema(3)).learn(block(x, y))
+    clean = OnlineModel(Settings(hidden=(8,)), schema(3)).learn(block(x, y))
     error, least = (np.nanmedian(np.abs(one.mean[200:] - y[200:])) for one in (said, clean))
     assert error < 1.35 * least
 
@@ -124,7 +124,7 @@ def test_cutting_and_saving_change_no_bit_where_outliers_are_left_out() -> None:
     x, y, rng = rows(700)
     x[:, :1] = add_outliers(x[:, :1], "moved", rng)
     all_rows = block(x, add_outliers(y, "moved", rng))
-    whole, other, first = (OnlineModel.create(Settings(hidden=(5,)), schema(3)) for _ in range(3))
+    whole, other, first = (OnlineModel(Settings(hidden=(5,)), schema(3)) for _ in range(3))
     said = whole.learn(all_rows)
     assert same(learn_in(other, all_rows, [1] * 130 + [300, 270]), said)
     assert differences(whole, other) == []

@@ -90,7 +90,7 @@ def test_what_moves_the_means_alone_leaves_everything_else(covariance: str) -> N
 def test_no_live_row_waits_for_more_than_512() -> None:
     """A hundred rounds are owed of 32 rows; those that the networks began with are counted in."""
     x = np.random.default_rng(0).standard_normal((34, 1))
-    model = OnlineModel.create(Settings(hidden=(3,), rehearse=100), schema(1))
+    model = OnlineModel(Settings(hidden=(3,), rehearse=100), schema(1))
     for stop, rehearsed in ((32, 480), (33, 992), (34, 1504)):
         start = 0 if stop == 32 else stop - 1
         model.learn(block(x[start:stop], x[start:stop, 0]))
@@ -176,7 +176,7 @@ def test_what_has_no_precision_stays() -> None:
 
 def test_a_young_stream_pays_its_debt_and_settles() -> None:
     x, y = rows(REPLAY_ROWS + 64)
-    model = OnlineModel.create(Settings(hidden=(6,), rehearse=4), schema(3))
+    model = OnlineModel(Settings(hidden=(6,), rehearse=4), schema(3))
     model.learn(block(x[:600], y[:600]))
     young = model.learner_state.rehearsal
     assert not young.settled
@@ -203,7 +203,7 @@ def test_what_is_owed_is_rehearsed_after_each_of_the_next_rows() -> None:
     ]
     assert np.diff(accruing).max() == 2 * REPLAY_INTERVAL_ROWS
     x, y = rows(80)
-    model = OnlineModel.create(Settings(hidden=(4,), rehearse=32), schema(3))
+    model = OnlineModel(Settings(hidden=(4,), rehearse=32), schema(3))
     model.learn(block(x[:64], y[:64]))
     before = model.learner_state.rehearsal
     assert before.debt > MAX_BURST_ROWS
@@ -215,7 +215,7 @@ def test_what_is_owed_is_rehearsed_after_each_of_the_next_rows() -> None:
 def test_rows_without_a_target_are_not_owed() -> None:
     x, y = rows(80)
     y[:] = np.nan
-    model = OnlineModel.create(Settings(hidden=(4,), rehearse=8), schema(3))
+    model = OnlineModel(Settings(hidden=(4,), rehearse=8), schema(3))
     model.learn(block(x, y))
     assert model.learner_state.rehearsal.debt == 0.0
 
@@ -228,7 +228,7 @@ def test_between_two_rows_no_more_is_learned_than_the_budget(
     x *= np.exp(np.arange(2200) / 700.0)[:, None]
     spent: list[int] = []
     work = _counting(monkeypatch)
-    model = OnlineModel.create(Settings(hidden=(4,), rehearse=8, drift=False), schema(3))
+    model = OnlineModel(Settings(hidden=(4,), rehearse=8, drift=False), schema(3))
     for at in range(len(y)):
         before = work[0]
         model.learn(block(x[at : at + 1], y[at : at + 1]))
@@ -269,7 +269,7 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_outliers_are_not_rehearsed() -> None:
     x, y = rows(400)
     y[50:400:10] += 40.0
-    model = OnlineModel.create(Settings(hidden=(6,), rehearse=8), schema(3))
+    model = OnlineModel(Settings(hidden=(6,), rehearse=8), schema(3))
     model.learn(block(x, y))
     kept = model.learner_state.kept.rows()
     wild = np.isin(kept.number, np.arange(51, 401, 10))
@@ -280,7 +280,7 @@ def test_outliers_are_not_rehearsed() -> None:
 def test_after_an_alarm_only_what_came_since_is_rehearsed() -> None:
     x, y = rows(1500)
     y[900:] = -3.0 * x[900:, 0] + 5.0
-    model = OnlineModel.create(Settings(hidden=(10,), rehearse=8), schema(3))
+    model = OnlineModel(Settings(hidden=(10,), rehearse=8), schema(3))
     model.learn(block(x, y))
     alarm = model.alarms[-1]
     assert 900 < alarm < 960
@@ -296,7 +296,7 @@ def test_a_change_is_learned_faster_with_rehearsal() -> None:
     y[1300:] = np.cos(2.0 * x[1300:, 1]) - x[1300:, 0]
     errors = {}
     for often in (0, 8):
-        model = OnlineModel.create(Settings(hidden=(30,), rehearse=often), schema(3))
+        model = OnlineModel(Settings(hidden=(30,), rehearse=often), schema(3))
         said = model.learn(block(x, y))
         errors[often] = np.sqrt(np.mean((said.mean[1400:1900, 0] - y[1400:1900]) ** 2))
     assert errors[8] < 0.9 * errors[0]

@@ -141,7 +141,7 @@ def test_parts_of_any_layout_are_put_where_they_belong() -> None:
 
 
 def model_of(rows: Rows, *cuts: int) -> OnlineModel:
-    model = OnlineModel.create(Settings(hidden=(3,)), schema(1))
+    model = OnlineModel(Settings(hidden=(3,)), schema(1))
     for start, stop in zip((0, *cuts), (*cuts, rows.count), strict=True):
         model.learn(slice_rows(rows, start, stop))
     return model
@@ -184,7 +184,7 @@ def test_only_the_last_rows_held_tell_whether_every_target_has_varied() -> None:
     y = np.column_stack([np.full(700, 5.0), np.full(700, 7.0)])
     y[0, 0], y[512:, 1] = 4.0, 8.0
     x = np.arange(700.0)[:, None]
-    model = OnlineModel.create(Settings(hidden=(3,)), schema(1, 2))
+    model = OnlineModel(Settings(hidden=(3,)), schema(1, 2))
     model.learn(block(x, y))
     assert model.is_warming_up
     assert model.held_rows == 512
@@ -209,9 +209,9 @@ def test_the_last_hundred_alarms_are_remembered() -> None:
     x = rng.standard_normal((count, 1))
     sign = np.where(np.arange(count) // 60 % 2, 1.0, -1.0)
     y = sign * x[:, 0] + 0.05 * rng.standard_normal(count)
-    model = OnlineModel.create(Settings(hidden=(), covariance="neuron", rehearse=0), schema(1))
+    model = OnlineModel(Settings(hidden=(), covariance="neuron", rehearse=0), schema(1))
     said = model.learn(block(x, y))
     raised = np.flatnonzero(said.status & ALARM) + 1
     assert len(raised) > 110
-    assert model.alarm_count == len(raised)
+    assert model.learner_state.get_count("alarms") == len(raised)
     assert model.alarms == raised[-100:].tolist()

@@ -28,7 +28,7 @@ def spoilt(y: FloatArray, seed: int, share: float = 0.05) -> tuple[FloatArray, N
 def test_planted_outliers_are_flagged_and_others_are_not(covariance: str) -> None:
     x, y = rows(1500, 1)
     wrong_y, wrong = spoilt(y, 2)
-    model = OnlineModel.create(Settings(hidden=(20,), covariance=covariance), schema(3))
+    model = OnlineModel(Settings(hidden=(20,), covariance=covariance), schema(3))
     score = model.learn(block(x, wrong_y)).outlier
     assert score is not None
     late = np.arange(1500) > 300
@@ -40,9 +40,9 @@ def test_planted_outliers_are_flagged_and_others_are_not(covariance: str) -> Non
 def test_outliers_are_no_drift(seed: int) -> None:
     x, y = rows(3000, seed)
     model = trained(x, spoilt(y, seed + 10)[0], hidden=(20,), seed=seed)
-    assert model.alarm_count == 0
+    assert model.learner_state.get_count("alarms") == 0
     y[2000:2004] += 30.0  # nor are four in a row
-    assert trained(x, y, hidden=(20,), seed=seed).alarm_count == 0
+    assert trained(x, y, hidden=(20,), seed=seed).learner_state.get_count("alarms") == 0
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_protection_costs_nothing_when_clean_and_saves_much_when_not() -> None:
 
 def test_without_protection_there_is_no_score() -> None:
     x, y = rows(100, 5)
-    model = OnlineModel.create(Settings(hidden=(5,), robust=False), schema(3))
+    model = OnlineModel(Settings(hidden=(5,), robust=False), schema(3))
     assert np.all(np.isnan(model.learn(block(x, y)).outlier))
 
 

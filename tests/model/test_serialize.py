@@ -88,7 +88,7 @@ def test_an_array_that_is_empty_is_not_missed() -> None:
         layout=[Place("a", None)],
     )
     x = np.random.default_rng(0).standard_normal((60, 1))
-    model = OnlineModel.create(Settings(hidden=()), schema)
+    model = OnlineModel(Settings(hidden=()), schema)
     rows = Rows(x, (x > 0.0).astype(np.float64), np.arange(1, 61))
     model.learn(rows)
     header, arrays = to_state(model)

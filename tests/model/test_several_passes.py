@@ -30,7 +30,7 @@ def friedman(
         + 5.0 * x[:, 4]
         + rng.standard_normal(count + test)
     )
-    model = OnlineModel.create(Settings(hidden=(30,), seed=seed, rehearse=rehearse), schema(6))
+    model = OnlineModel(Settings(hidden=(30,), seed=seed, rehearse=rehearse), schema(6))
     found = []
     for number in range(10):
         model.learn(block(x[:count], y[:count]), again=number > 0)
@@ -60,20 +60,23 @@ def test_later_passes_touch_neither_scale_nor_record() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((200, 2))
     rows = block(x, x[:, 0] + 0.1 * rng.standard_normal(200))
-    model = OnlineModel.create(Settings(hidden=(8,)), schema(2))
+    model = OnlineModel(Settings(hidden=(8,)), schema(2))
     model.learn(rows)
     columns, figures = model.learner_state.columns.copy(), model.card.metric_values()
     model.learn(rows, again=True)
     assert np.array_equal(model.learner_state.columns, columns)
     assert model.card.metric_values() == figures
-    assert (model.get_network_count("rows"), model.get_network_count("distinct")) == (400, 200)
+    assert (model.learner_state.get_count("rows"), model.learner_state.get_count("distinct")) == (
+        400,
+        200,
+    )
 
 
 def test_the_stated_uncertainty_grows_with_repetition_and_falls_with_news() -> None:
     rng = np.random.default_rng(2)
     x = rng.standard_normal((600, 2))
     y = x[:, 0] + 0.1 * rng.standard_normal(600)
-    model = OnlineModel.create(Settings(hidden=(8,), rehearse=0), schema(2))
+    model = OnlineModel(Settings(hidden=(8,), rehearse=0), schema(2))
     model.learn(block(x[:200], y[:200]))
     for _ in range(3):
         model.learn(block(x[:200], y[:200]), again=True)
@@ -92,7 +95,7 @@ def test_a_second_pass_over_a_handful_of_rows_ends_the_warm_up(held: int) -> Non
     rng = np.random.default_rng(3)
     x = rng.standard_normal((held, 2))
     rows = block(x, x[:, 0])
-    model = OnlineModel.create(Settings(hidden=(4,)), schema(2))
+    model = OnlineModel(Settings(hidden=(4,)), schema(2))
     model.learn(rows)
     assert model.held_rows == held
     model.learn(rows, again=True)
@@ -103,7 +106,7 @@ def test_a_second_pass_over_a_handful_of_rows_ends_the_warm_up(held: int) -> Non
 
 def test_a_stated_noise_is_as_it_is_where_the_target_has_not_varied() -> None:
     x = np.random.default_rng(5).standard_normal((9, 2))
-    model = OnlineModel.create(Settings(hidden=(4,), noise=0.5), schema(2))
+    model = OnlineModel(Settings(hidden=(4,), noise=0.5), schema(2))
     for again in (False, True):
         model.learn(block(x, np.full(9, 3.0)), again=again)
     assert network(model).config.noise == 0.25
@@ -113,7 +116,7 @@ def test_a_target_that_nobody_has_seen_is_not_learned() -> None:
     """A second pass ends the warm-up, whatever was seen by then."""
     x = np.random.default_rng(4).standard_normal((20, 2))
     y = np.column_stack([x[:, 0], np.full(20, np.nan)])
-    model = OnlineModel.create(Settings(hidden=(4,)), schema(2, 2))
+    model = OnlineModel(Settings(hidden=(4,)), schema(2, 2))
     for again in (False, True):
         model.learn(block(x[:9], y[:9]), again=again)
     noise = network(model).noise
@@ -129,7 +132,7 @@ def test_the_papers_smoother_is_narrowed_where_it_overstates_what_it_does_not_kn
     rng = np.random.default_rng(0)
     x = rng.random((700, 4))
     y = np.exp(2.0 * x[:, 0]) * x[:, 1] + np.sin(3.0 * x[:, 2]) + 0.01 * rng.standard_normal(700)
-    model = OnlineModel.create(Settings(covariance="paper", kind="regression"), schema(4))
+    model = OnlineModel(Settings(covariance="paper", kind="regression"), schema(4))
     for number in range(10):
         model.learn(block(x[:300], y[:300]), again=number > 0)
     found = judged(model, x[300:], y[300:])
@@ -154,7 +157,7 @@ def test_nothing_else_is_narrowed_by_rows_that_were_learned_before(
     rng = np.random.default_rng(1)
     x = rng.standard_normal((120, 2))
     rows = block(x, 3.0 * x[:, 0])
-    model = OnlineModel.create(replace(settings, hidden=(8,), kind="regression"), schema(2))
+    model = OnlineModel(replace(settings, hidden=(8,), kind="regression"), schema(2))
     model.learn(rows)
     model.learn(rows, again=True)
     assert np.all(model.learner_state.tails[:, calibration.MEAN_SCALE_FACTOR] == 1.0) == (

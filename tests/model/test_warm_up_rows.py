@@ -63,7 +63,7 @@ def test_classes_that_are_all_known_share_from_the_start() -> None:
 
 def test_a_row_without_a_target_is_told_what_the_next_with_one_is_told() -> None:
     y = np.array([2.0, NAN, 4.0, NAN, NAN, 9.0])
-    model = OnlineModel.create(Settings(hidden=(3,)), schema(1))
+    model = OnlineModel(Settings(hidden=(3,)), schema(1))
     said = model.learn(block(np.zeros((6, 1)), y))
     assert said.mean[:, 0] == pytest.approx([NAN, 2.0, 2.0, 3.0, 3.0, 3.0], nan_ok=True)
     waits, skipped = IN_WARMUP, UNLABELLED

@@ -15,7 +15,13 @@ from kbnn.data.batch import Rows, slice_rows
 from kbnn.data.schema import Column, Place, Schema
 from kbnn.model import ensemble, recursive_forecast, replay, scaler
 from kbnn.model.candidates import compare_target_types, rank_candidates
-from kbnn.model.diagnostics import collect_health, compute_effects, describe_scales, rank_features
+from kbnn.model.diagnostics import (
+    collect_health,
+    compute_effects,
+    describe_scales,
+    list_model_noise,
+    rank_features,
+)
 from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay_buffer import compute_buffer_rows
@@ -101,7 +107,7 @@ def created(what: str, /, targets: int = 1, **settings: Any) -> OnlineModel:
     task = "classification" if what in ("classification", "two") else "regression"
     classes = ["u", "v"] if what == "two" else ["u", "v", "w"] if task == "classification" else []
     schema = schema_of(task, targets, classes=classes)
-    return OnlineModel.create(Settings(**{"hidden": (5,), "rehearse": 0, **settings}), schema)
+    return OnlineModel(Settings(**{"hidden": (5,), "rehearse": 0, **settings}), schema)
 
 
 def life(
@@ -118,7 +124,8 @@ def life(
         said["again then"] = model.learn(slice_rows(rows, count // 2, count), again=True)
     said["predicted"] = model.predict(rows_for(what, 12, targets, 20))
     found = told(model, said)
-    found["facts"] = table(model.met, model.rows, model.rejected_rows, model.noise_sd, model.alarms)
+    facts = model.met, model.rows, model.rejected_rows, list_model_noise(model), model.alarms
+    found["facts"] = table(*facts)
     return found
 
 
@@ -211,7 +218,7 @@ def series() -> dict[str, Any]:
             schema = Schema(
                 columns, "regression", layout=layout, clock=watch, lags=looked, changes=changes
             )
-            model = OnlineModel.create(Settings(hidden=(4,), rehearse=0, ensemble=members), schema)
+            model = OnlineModel(Settings(hidden=(4,), rehearse=0, ensemble=members), schema)
             x = np.column_stack((watch.encode_times(time), np.full((count, 3), np.nan)))
             rows = Rows(x, y[:, None], np.arange(1, count + 1), time=time)
             said = {"learned": model.learn(slice_rows(rows, 0, 50))}
@@ -267,7 +274,7 @@ def waiting() -> dict[str, Any]:
         classes = ["u", "v", "w"] if kind == "classification" else []
         schema = schema_of(kind, classes=classes, wait=6)
         schema.columns.append(Column("id", "category", "id"))
-        model = OnlineModel.create(Settings(hidden=(4,), rehearse=0), schema)
+        model = OnlineModel(Settings(hidden=(4,), rehearse=0), schema)
         whole = rows_for(kind, 70)
         parts_of, names = [], []
         for at in range(70):

@@ -263,7 +263,7 @@ def made(rows: int, seed: int = 0, targets: int = 1) -> tuple[FloatArray, FloatA
 
 def learned(rows: int, **settings: Any) -> OnlineModel:
     x, y = made(rows)
-    model = OnlineModel.create(Settings(**{"hidden": (12,), **settings}), schema(3))
+    model = OnlineModel(Settings(**{"hidden": (12,), **settings}), schema(3))
     model.learn(block(x, y))
     return model
 
@@ -297,7 +297,7 @@ def test_intervals_of_amounts_are_kept_when_the_world_changes() -> None:
     y = np.where(
         some, np.exp(1.0 + x[:, 0] + np.where(late, 0.8, 0.3) * rng.standard_normal(8000)), 0
     )
-    model = OnlineModel.create(Settings(hidden=(12,), kind="amount"), schema(3))
+    model = OnlineModel(Settings(hidden=(12,), kind="amount"), schema(3))
     model.learn(block(x[:100], y[:100]))
     inside = []
     for start in range(100, 8000, 500):
@@ -338,9 +338,7 @@ def test_cutting_the_stream_and_saving_in_between_changes_no_bit(settings: dict[
     x, y = made(700)
     y[::17] = np.nan
     x[::11, 1] = np.nan
-    whole, cut = (
-        OnlineModel.create(Settings(hidden=(8,), **settings), schema(3)) for _ in range(2)
-    )
+    whole, cut = (OnlineModel(Settings(hidden=(8,), **settings), schema(3)) for _ in range(2))
     weight = np.where(np.arange(700) % 3, 1.0, 2.0)
     whole.learn(block(x, y)._replace(weight=weight))
     edges = [0, 3, 40, 41, 300, 512, 700]
@@ -362,7 +360,7 @@ def test_kernel_and_twin_say_the_same_of_amounts(monkeypatch: pytest.MonkeyPatch
     found = []
     for choice in ("", "numpy"):
         monkeypatch.setenv("KBNN_ENGINE", choice)
-        model = OnlineModel.create(Settings(hidden=(4,), kind="amount", rehearse=0), schema(3))
+        model = OnlineModel(Settings(hidden=(4,), kind="amount", rehearse=0), schema(3))
         found.append(model.learn(block(x, y)).stated[:, 0])
     parts = [*range(PARAM.gain), PARAM.none, PARAM.most]  # gains follow a hash of the place
     np.testing.assert_allclose(found[0][:, parts], found[1][:, parts], rtol=1e-7, atol=1e-9)
@@ -371,7 +369,7 @@ def test_kernel_and_twin_say_the_same_of_amounts(monkeypatch: pytest.MonkeyPatch
 def test_several_amounts_are_learned_together() -> None:
     x, y = made(600, targets=2)
     y[::7, 1] = np.nan
-    model = OnlineModel.create(Settings(hidden=(8,), kind="amount"), schema(3, 2))
+    model = OnlineModel(Settings(hidden=(8,), kind="amount"), schema(3, 2))
     model.learn(block(x, y))
     said = model.predict(block(x, y))
     assert said.mean.shape == (600, 2)

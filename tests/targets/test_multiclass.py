@@ -59,9 +59,7 @@ def test_a_new_class_is_admitted_when_it_comes(covariance: str, before: int) -> 
     keep = (y < before) | (np.arange(3000) >= 1500)
     x, y = x[keep], y[keep]
     first = int(np.flatnonzero(y == before)[0])
-    model = OnlineModel.create(
-        Settings(hidden=(15,), covariance=covariance), schema(3, 1, before + 1)
-    )
+    model = OnlineModel(Settings(hidden=(15,), covariance=covariance), schema(3, 1, before + 1))
     said = model.learn(block(x, y))
     assert said.probability is not None
     assert said.probability.shape == (len(y), before + 1)
@@ -81,12 +79,12 @@ def test_cutting_and_saving_change_no_bit_when_a_class_comes_late() -> None:
     keep = (y < 2) | (np.arange(500) > 200)
     all_rows = block(x[keep], y[keep])
     count = int(np.sum(keep))
-    whole = OnlineModel.create(Settings(hidden=(7,)), schema(3, 1, 3))
-    other = OnlineModel.create(Settings(hidden=(7,)), schema(3, 1, 3))
+    whole = OnlineModel(Settings(hidden=(7,)), schema(3, 1, 3))
+    other = OnlineModel(Settings(hidden=(7,)), schema(3, 1, 3))
     said = whole.learn(all_rows)
     assert same(learn_in(other, all_rows, [1] * 60 + [count - 60]), said)
     assert differences(whole, other) == []
-    first = OnlineModel.create(Settings(hidden=(7,)), schema(3, 1, 3))
+    first = OnlineModel(Settings(hidden=(7,)), schema(3, 1, 3))
     first.learn(slice_rows(all_rows, 0, 150))
     second = restored(first)
     second.learn(slice_rows(all_rows, 150, count))
@@ -96,7 +94,7 @@ def test_cutting_and_saving_change_no_bit_when_a_class_comes_late() -> None:
 def test_rows_without_a_label_are_skipped_and_odd_labels_rejected() -> None:
     x, y = rows(100, 2, 5)
     y[50], y[60] = np.nan, -1.0
-    model = OnlineModel.create(Settings(hidden=(5,)), schema(3, 1, 2))
+    model = OnlineModel(Settings(hidden=(5,)), schema(3, 1, 2))
     said = model.learn(block(x, y))
     assert model.skipped == 1
     assert said.status[60] == REJECTED

@@ -279,7 +279,7 @@ def made(kind: str, rows: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
 
 def learned(what: str, rows: int, **settings: Any) -> OnlineModel:
     x, y = made(what, rows)
-    model = OnlineModel.create(Settings(hidden=(12,), **settings), schema(3))
+    model = OnlineModel(Settings(hidden=(12,), **settings), schema(3))
     model.learn(block(x, y))
     return model
 
@@ -319,7 +319,7 @@ def assert_same_bits(one: OnlineModel, other: OnlineModel) -> None:
 def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
     x, y = made(kind, 620)
     whole = learned(kind, 620)
-    cut = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    cut = OnlineModel(Settings(hidden=(12,)), schema(3))
     for start, stop in ((0, 1), (1, 40), (40, 200), (200, 511), (511, 513), (513, 620)):
         cut.learn(block(x[start:stop], y[start:stop], first=start + 1))
         header, arrays = to_state(cut)
@@ -340,7 +340,7 @@ def test_a_few_absurd_values_do_not_bend_the_mean(kind: str) -> None:
     )
     errors = []
     for values in (y, spoilt):
-        model = OnlineModel.create(Settings(hidden=(12,), kind=kind), schema(3))
+        model = OnlineModel(Settings(hidden=(12,), kind=kind), schema(3))
         model.learn(block(x[:1200], values[:1200]))
         said = model.predict(block(x[1200:], y[1200:]))
         errors.append(float(np.sqrt(np.mean((said.mean[:, 0] - y[1200:]) ** 2))))
@@ -351,7 +351,7 @@ def test_values_that_cannot_be_are_rejected_and_counted() -> None:
     for kind, wrong in (("count", [-1.0, 0.5, 1e17]), ("positive", [0.0, -3.0])):
         x, y = made(kind, 300)
         y[100 : 100 + len(wrong)] = wrong
-        model = OnlineModel.create(Settings(hidden=(12,), kind=kind), schema(3))
+        model = OnlineModel(Settings(hidden=(12,), kind=kind), schema(3))
         model.learn(block(x, y))
         assert model.rejected_rows == len(wrong)
         assert model.card.scores[0].invalid == len(wrong)
@@ -466,18 +466,18 @@ def refuted_rows(rows: int = 900, at: int = 700) -> tuple[FloatArray, FloatArray
 
 def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
     x, y = refuted_rows()
-    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:700], y[:700]))
     assert model.task.name == "positive"
     taught = model.learn_batch(block(x[700:], y[700:], first=701))
     assert model.task.name == "amount"
     assert (model.rows, model.rejected_rows, model.met) == (900, 0, 900)
     assert taught.type_changes == (("positive", 701, 0.0, "amount"),)
-    plain = OnlineModel.create(Settings(hidden=(12,), kind="regression"), schema(3))
+    plain = OnlineModel(Settings(hidden=(12,), kind="regression"), schema(3))
     plain.learn(block(x, y))
     off = [float(np.std(m.predict(block(x, y)).mean[:, 0] - y)) for m in (model, plain)]
     assert off[0] < 1.2 * off[1]
-    stays = OnlineModel.create(Settings(hidden=(12,), kind="positive"), schema(3))
+    stays = OnlineModel(Settings(hidden=(12,), kind="positive"), schema(3))
     stays.learn(block(x, y))
     assert (stays.task.name, stays.rejected_rows) == ("positive", int(np.sum(y == 0.0)))
 
@@ -485,13 +485,13 @@ def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
 def test_what_no_amount_can_be_is_learned_as_any_number() -> None:
     x, y = refuted_rows()
     y[800] = -1.0
-    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel(Settings(hidden=(12,)), schema(3))
     taught = model.learn_batch(block(x, y))
     assert (model.task.name, model.rows, model.rejected_rows) == ("regression", 900, 0)
     given_up = ("positive", 701, 0.0, "amount"), ("amount", 801, -1.0, "regression")
     assert taught.type_changes == given_up
     assert np.count_nonzero(model.learner_state.kept.rows().y == 0.0) == np.count_nonzero(y == 0.0)
-    below = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    below = OnlineModel(Settings(hidden=(12,)), schema(3))
     below.learn(block(x[:700], y[:700]))
     taught = below.learn_batch(block(x[800:], y[800:], first=801))
     assert taught.type_changes == (("positive", 801, -1.0, "regression"),)
@@ -500,7 +500,7 @@ def test_what_no_amount_can_be_is_learned_as_any_number() -> None:
 @pytest.mark.parametrize("at", [299, 700])
 def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut(at: int) -> None:
     x, y = refuted_rows(at=at)
-    whole, cut = (OnlineModel.create(Settings(hidden=(12,)), schema(3)) for _ in range(2))
+    whole, cut = (OnlineModel(Settings(hidden=(12,)), schema(3)) for _ in range(2))
     whole.learn(block(x, y))
     for start, stop in ((0, 300), (300, 700), (700, 701), (701, 900)):
         cut.learn(block(x[start:stop], y[start:stop], first=start + 1))
@@ -511,18 +511,18 @@ def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut(at: int) -> Non
 
 def test_a_row_that_refutes_the_kind_while_it_races_brings_one_that_can_have_it() -> None:
     x, y = refuted_rows(at=200)
-    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
     assert (model.task.name, model.rows, model.rejected_rows) == ("amount", 900, 0)
     assert all(racer.learner.settings.kind == "amount" for racer in model.racers)
-    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:202], y[:202]))
     kinds = {racer.learner.settings.kind for racer in model.racers}
     assert kinds == {"regression", "amount"}
     assert np.ptp([max(r.evidence for r in model.racers if r.learner.settings.kind == kind)
                    for kind in kinds]) < 11.0  # two rows, five nats each  # fmt: skip
     y[201] = -1.0
-    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
     assert (model.task.name, model.rows, model.rejected_rows) == ("regression", 900, 0)
 

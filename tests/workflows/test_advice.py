@@ -53,9 +53,7 @@ def printed(*parts: RenderableType, width: int = 100) -> list[str]:
 def small(targets: int = 1) -> OnlineModel:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((80, 2))
-    made = OnlineModel.create(
-        Settings(hidden=(3,), rehearse=0, kind="regression"), schema(2, targets)
-    )
+    made = OnlineModel(Settings(hidden=(3,), rehearse=0, kind="regression"), schema(2, targets))
     made.learn(block(x, np.tile(x[:, :1], (1, targets))))
     return made
 
@@ -300,7 +298,7 @@ def test_every_pass_is_part_of_what_learning_will_take(
     path.write_text("a,y\n" + "".join(f"{at % 7},{at % 5}\n" for at in range(40_000)))
     monkeypatch.setattr(run_results, "measure_row_seconds", lambda model: 0.01)
     settings = Settings(hidden=(3,), rehearse=0, kind="regression", preset="fast")
-    model = OnlineModel.create(settings, schema(1))
+    model = OnlineModel(settings, schema(1))
     with open_stream([str(path)]) as stream:
         said = [run_results.describe_cost(model, stream, passes) for passes in (1, 3)]
     assert said[0] is not None

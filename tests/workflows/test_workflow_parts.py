@@ -48,9 +48,7 @@ def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> OnlineModel:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, 2))
     y = np.column_stack([(10.0**k) * (x[:, 0] + 0.1 * x[:, 1]) for k in range(targets)])
-    made = OnlineModel.create(
-        Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets)
-    )
+    made = OnlineModel(Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets))
     made.learn(block(x, y))
     return made
 
@@ -134,7 +132,7 @@ def test_a_pipe_never_has_the_same_rows_again() -> None:
 
 def test_a_key_begins_with_as_many_networks_as_a_race_chose_for_all() -> None:
     settings = Settings(hidden=(4,), rehearse=0, kind="regression")
-    common = OnlineModel.create(replace(settings, ensemble=3), schema(2))
+    common = OnlineModel(replace(settings, ensemble=3), schema(2))
     rng = np.random.default_rng(3)
     x = rng.standard_normal((80, 2))
     common.learn(block(x, x[:, :1]))
@@ -243,9 +241,7 @@ def test_few_sources_of_a_run_are_named() -> None:
 
 @pytest.mark.parametrize(("networks", "told"), [(1, None), (2, "2 networks")])
 def test_an_ensemble_is_told_from_two_networks_on(networks: int, told: str | None) -> None:
-    made = OnlineModel.create(
-        Settings(hidden=(3,), ensemble=networks, kind="regression"), schema(1)
-    )
+    made = OnlineModel(Settings(hidden=(3,), ensemble=networks, kind="regression"), schema(1))
     assert (
         dict(inspect_model(made, "m", 0).identity_lines()).get("ensemble") == told
     )  # before there is any

@@ -1,11 +1,13 @@
-"""Buffer of learned rows and their forecasts until they are added to the scorecard.
+"""Prequential record of a model: the scorecard, and the rows that it has yet to count.
 
-Scoring rows one by one would cost more than learning them. Rows are copied into preallocated
-arrays, which is cheaper than allocating memory for each row.
+Scoring rows one by one would cost more than learning them. Learned rows and their forecasts are
+copied into preallocated arrays, which is cheaper than allocating memory for each row, and counted
+several at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +16,9 @@ from numpy.typing import NDArray
 from kbnn.array_types import FloatArray
 from kbnn.core import kernel
 from kbnn.data.batch import Rows
-from kbnn.targets.prediction import Forecast
+from kbnn.metrics.scorecard import Scorecard
+from kbnn.targets.base import TargetType
+from kbnn.targets.prediction import IN_WARMUP, Forecast, select_rows
 
 MAX_UNSCORED_ROWS: Final = 256
 MIN_UNSCORED_CAPACITY_ROWS: Final = 16
@@ -91,3 +95,70 @@ class UnscoredRows:
                 new[: self.rows] = old
         *self._arrays, self._weight = made
         self._shape = shape
+
+
+class PrequentialRecord:
+    """Scores of rows that were predicted before they were learned."""
+
+    is_scored: bool = True
+    """Whether forecasts are added to the record; learning does not depend on it."""
+
+    def __init__(self, card: Scorecard) -> None:
+        self._card: Scorecard | Callable[[], Scorecard] = card
+        self._unscored = UnscoredRows()
+
+    def set_card(self, card: Scorecard | Callable[[], Scorecard]) -> None:
+        """Set the scorecard, or a function that returns it when it is first needed."""
+        self._card = card
+
+    def add_rows(self, task: TargetType, rows: Rows, forecast: Forecast, held: bool) -> None:
+        """Add rows and their forecasts; of rows `held` in the warm-up, those predicted after it."""
+        if not self.is_scored:
+            return
+        if held:
+            made = (forecast.status & IN_WARMUP) == 0
+            rows = Rows(
+                rows.x[made],
+                rows.y[made],
+                rows.number[made],
+                weight=None if rows.weight is None else rows.weight[made],
+            )
+            forecast = select_rows(forecast, made)
+        if self._unscored.add(rows, forecast):
+            return
+        card = self.count_rows(task)
+        if not self._unscored.add(rows, forecast):
+            card = card.copy()
+            card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
+            self._card = card
+
+    def count_rows(self, task: TargetType) -> Scorecard:
+        """Return the scorecard of all rows; a copy that counts new ones replaces the last one."""
+        card = self._card if isinstance(self._card, Scorecard) else self._card()
+        card.task = task
+        unscored = self._unscored
+        if unscored.rows:
+            card, (rows, forecast) = card.copy(), unscored.get_rows()
+            card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
+            unscored = unscored.make_empty()
+        self._card, self._unscored = card, unscored  # together, so that no row counts twice
+        return card
+
+    def add_columns(self, task: TargetType, fill_values: FloatArray) -> None:
+        """Add columns of x; earlier rows have the values `fill_values` there."""
+        card = self.count_rows(task).copy()
+        card.add_columns(fill_values)
+        self._card = card
+
+    def shrink_to_fit(self) -> None:
+        """Release spare capacity."""
+        self._unscored.shrink_to_fit()
+
+    def mark(self) -> tuple[Any, ...]:
+        """Return what `reset` needs to discard all rows that are added later."""
+        return self._card, self._unscored, self._unscored.mark()
+
+    def reset(self, mark: tuple[Any, ...]) -> None:
+        """Return to a mark."""
+        self._card, self._unscored, rows = mark
+        self._unscored.reset(rows)
