@@ -192,7 +192,8 @@ def _compute_candidate_weights(model: OnlineModel) -> FloatArray:
     if can_combine(model.schema, model.task):
         if not model.timeline.season:
             made[:, 2:] = np.nan
-        return model.step_errors.combine_one_step(made[:, 0], made[:, 1:])
+        sd = np.full(4, model.step_errors.typical_sd)
+        return model.step_errors.combine_one_step(made[:, 0], sd, made[:, 1:]).mean
     return np.asarray(made[0])
 
 

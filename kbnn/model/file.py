@@ -38,7 +38,7 @@ from kbnn.model.serialize import from_state
 Arrays = dict[str, npt.NDArray[Any]]
 
 FORMAT: Final = "kbnn model"
-VERSION: Final = 7
+VERSION: Final = 8
 HEADER: Final = "header.json"
 MAX_HEADER_BYTES: Final = 64 << 20
 MAX_FILE_BYTES: Final = 8 << 30

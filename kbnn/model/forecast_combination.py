@@ -8,22 +8,31 @@ value, the value a season before the step, and that value moved by the change si
 
 While rows are learned, forecasts are made at some rows (origins) and kept until their outcome is
 known, so that all errors are of forecasts as made then. E_c,h is the mean squared error of
-candidate c at step h, discounted by 2^(-age/1500 rows) and pooled over h +- 3 steps. The combined
+candidate c at step h, discounted by 2^(-age/1000 rows) and pooled over h +- 3 steps. The combined
 forecast is
 
-    w_c ~ E_c,h^-4,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2),
+    w_c ~ E_c,h^-4,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2).
 
-s_c^2 = E_c,h for the naive candidates. The network's variance follows the conditions of the path:
-it is a multiple, learned by step, of the mean one-step variance along the path. The sd is scaled so
-that 90 % intervals hold: by the 90 % quantile of the past |error|/sd at this step, whose histogram
-starts with five errors of a Gaussian.
+The variance s_c^2 of a naive candidate is its mean squared error from every row, not only from
+origins. The network's variance follows the conditions of the path: it is a multiple, learned by
+step, of the mean one-step variance along the path. The sd is scaled so that 90 % intervals hold: by
+the 90 % quantile of the past |error|/sd at this step, whose histogram starts with twenty errors of
+a Gaussian.
 
 Errors are recorded with other inputs unknown, as at most origins. Where they are given, the
 network's forecast is used alone, and its variance grows at most as that of a random walk.
 
-One step ahead there is an error at every row, and inputs are given. The weights are the same
-function of these errors, each limited to 50 predicted sds, so that an outlier does not make all
-candidates equal. The network's predictive distribution is moved to the combined mean.
+One step ahead there is an error at every row, and inputs are given. Errors are limited to 50
+predicted sds, so that an outlier does not make all candidates equal. Where the network is sure of
+itself, naive forecasts are relatively worse: E_c is the mean squared error among rows whose
+predicted variance was as high (four levels), shrunk towards that of all rows. The weights are the
+same function of E_c. Then the mean is pulled to the last value y_o,
+
+    m <- y_o + b (m - y_o),   b = <(m - y_o)(y - y_o)> / <(m - y_o)^2> between 0 and 1,
+
+so that a random walk is forecast as its last value. The variance is that of the network plus
+sum_c w_c (f_c - m)^2 of the naive candidates, calibrated as that of a network is
+(kbnn.distributions.calibration), but with the errors of the combined forecast.
 
 The state has a fixed size. Origins are the row numbers t with frac(t g) < 1/spacing, g the golden
 ratio: evenly spread, and not in step with any season.
@@ -32,34 +41,45 @@ ratio: evenly spread, and not in step with any season.
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import accumulate
-from math import erf
+from math import erf, exp
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from kbnn.array_types import BoolArray, FloatArray
+from kbnn.array_types import BoolArray, FloatArray, IntArray
+from kbnn.distributions.calibration import (
+    apply_calibration,
+    init_calibration,
+    is_valid_calibration,
+    update_calibration,
+)
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 
 COMBINED_STEPS: Final = 48
 """Steps whose errors are recorded; later steps use the weights of the last one."""
 CANDIDATE_NAMES: Final = ("network", "last value", "season", "moved season")
-ERROR_HALF_LIFE_ROWS: Final = 1500.0
+ERROR_HALF_LIFE_ROWS: Final = 1000.0
 ERROR_HALF_LIFE_ORIGINS: Final = 40
 """Past errors count half after this number of rows and of origins, whichever is later."""
 POOLED_STEPS: Final = 3
 WEIGHT_EXPONENT: Final = 4.0
-PRIOR_ERRORS: Final = 0.5
+PRIOR_ERRORS: Final = 2.0
 """Weight of the prior squared error, in past errors."""
-NAIVE_PRIOR_FACTOR: Final = 6.0
+NAIVE_PRIOR_FACTOR: Final = 2.0
 """Prior squared error of the naive candidates, in that of the network."""
 PRIOR_GROWTH_STEPS: Final = 24
 """Steps over which the prior squared error grows as that of a random walk."""
-PRIOR_GAUSSIAN_ERRORS: Final = 5.0
+PRIOR_GAUSSIAN_ERRORS: Final = 20.0
 WIDTH_LIMITS: Final = (0.4, 4.0)
 ONE_STEP_DECAY: Final = 0.5 ** (1.0 / ERROR_HALF_LIFE_ROWS)
 MAX_ERROR_SD: Final = 50.0
 """Limit of an error of one step, in predicted sds."""
+LEVEL_EDGES: Final = (-1.0, 0.0, 1.0)
+"""Edges of the levels of the predicted variance: its logarithm, less the mean logarithm so far."""
+LEVEL_PRIOR_ROWS: Final = 100.0
+"""Weight of the squared errors of all rows in those of a level."""
+PULL_PRIOR_ROWS: Final = 30.0
+"""Weight of b = 1, in rows."""
 MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
 """Steps up to which variances grow."""
 ORIGIN_SPACING: Final = ((512, 8), (4096, 21), (16384, 55), (2**62, 144))
@@ -124,26 +144,37 @@ class StepErrors(NamedTuple):
 
     number: FloatArray  # (4, S) discounted number of errors
     square: FloatArray  # (4, S) discounted sum of squared errors
+    naive_number: FloatArray  # (3, S) discounted number of errors of naive candidates at all rows
+    naive_square: FloatArray  # (3, S) discounted sum of their squares
     ratio: FloatArray  # (S,) discounted sum of squared network errors over path variances
     histogram: FloatArray  # (bins, S) discounted counts of |error|/sd of the combined forecast
     pending: FloatArray  # (k, 7, S) candidates, combined mean, sd and path variance by origin
     age: FloatArray  # (k,) rows since each pending origin, at the last origin
     rows: FloatArray  # (3,) rows so far, rows at the last origin, rows at the first
-    one_step: FloatArray  # (2, 4) discounted number and squares of errors of one step
+    one_step: FloatArray  # (2, 5, 4) discounted number and squares of errors of one step: of all
+    # rows, then of rows at each level of the predicted variance
+    level: FloatArray  # (2,) discounted number and sum of logarithms of predicted variances
+    pull: FloatArray  # (3,) discounted number of rows, <(m - y_o)^2> and <(m - y_o)(y - y_o)>
+    calibration: FloatArray  # (1, fields) of combined forecasts of one step
 
     @classmethod
-    def create(cls) -> StepErrors:
-        """Create a state without errors."""
+    def create(cls, mixed: bool = True) -> StepErrors:
+        """Create a state without errors; `mixed`: distributions have a share of outliers."""
         s = COMBINED_STEPS
         return cls(
             np.zeros((4, s)),
             np.zeros((4, s)),
+            np.zeros((3, s)),
+            np.zeros((3, s)),
             np.zeros(s),
             np.zeros((_ERROR_BINS, s)),
             np.zeros((0, 7, s)),
             np.zeros(0),
             np.zeros(3),
-            np.zeros((2, 4)),
+            np.zeros((2, 2 + len(LEVEL_EDGES), 4)),
+            np.zeros(2),
+            np.zeros(3),
+            init_calibration(1, mixed),
         )
 
     def advance(self, rows: int) -> StepErrors:
@@ -154,12 +185,20 @@ class StepErrors(NamedTuple):
         """Forget the forecasts whose outcome is not known, because other rows follow."""
         return self._replace(pending=self.pending[:0], age=self.age[:0])
 
-    def resolve_pending(self, values: FloatArray) -> StepErrors:
-        """Add the errors of pending forecasts; `values` are the last targets, newest last."""
+    def resolve_pending(self, values: FloatArray, season: int) -> StepErrors:
+        """Add the errors of pending and of naive forecasts.
+
+        `values` are the last targets, newest last; `season` is as for `build_candidates`.
+        """
         new = int(self.rows[0] - self.rows[1])
         slowest = float(ERROR_HALF_LIFE_ORIGINS * _get_spacing(int(self.rows[0])))
         decay = 0.5 ** (new / max(ERROR_HALF_LIFE_ROWS, slowest))
-        count, square, ratio, histogram = (part * decay for part in self[:4])
+        count, square, naive_number, naive_square, ratio, histogram = (
+            part * decay for part in self[:6]
+        )
+        errors = _compute_naive_errors(values, min(new, len(values)), season)
+        naive_number += np.sum(np.isfinite(errors), axis=0)
+        naive_square += np.nansum(np.clip(errors, -_LARGEST, _LARGEST) ** 2, axis=0)
         if len(self.age):
             steps, end = np.arange(1, COMBINED_STEPS + 1), self.age[:, None] + new
             source = (len(values) - 1 + steps - end).astype(np.int64)
@@ -179,8 +218,16 @@ class StepErrors(NamedTuple):
         age = self.age + new
         kept = age < COMBINED_STEPS
         rows = np.array([self.rows[0], self.rows[0], self.rows[2] or self.rows[0]])
-        return StepErrors(
-            count, square, ratio, histogram, self.pending[kept], age[kept], rows, self.one_step
+        return self._replace(
+            number=count,
+            square=square,
+            naive_number=naive_number,
+            naive_square=naive_square,
+            ratio=ratio,
+            histogram=histogram,
+            pending=self.pending[kept],
+            age=age[kept],
+            rows=rows,
         )
 
     def add_origin(self, paths: CandidatePaths, made: CombinedForecast) -> StepErrors:
@@ -194,24 +241,75 @@ class StepErrors(NamedTuple):
             age=np.append(self.age, 0.0),
         )
 
-    def combine_one_step(self, mean: FloatArray, naive: FloatArray) -> FloatArray:
-        """Combine the network's forecasts (n,) of one step with naive ones (n, 3)."""
-        return _average_one_step(self.one_step[None], mean, naive)
+    def combine_one_step(
+        self, mean: FloatArray, sd: FloatArray, naive: FloatArray, learning_scale: float = 1.0
+    ) -> OneStepForecast:
+        """Combine the network's forecasts (n,) of one step with naive ones (n, 3).
+
+        While it learns, the network's sd is `learning_scale` times the sd given here.
+        """
+        made = np.column_stack((mean, naive))
+        usable = np.isfinite(made)
+        at = _find_levels(self.level[None], _compute_log_var(learning_scale * sd))
+        weights = _compute_one_step_weights(self.one_step[None], at, usable)
+        weights = _pull_to_last(weights, _compute_pull(self.pull[None]), usable)
+        mean, sd = _average_candidates(weights, made, sd)
+        stated = apply_calibration(self.calibration, mean[:, None], sd[:, None])[:, 0]
+        return OneStepForecast(mean, sd, stated)
 
     def learn_one_step(
-        self, mean: FloatArray, sd: FloatArray, naive: FloatArray, y: FloatArray
-    ) -> tuple[StepErrors, FloatArray]:
-        """Combine consecutive rows; each uses the errors of the rows before it."""
-        limit = np.fmin(MAX_ERROR_SD * sd, _LARGEST)[:, None]
-        error = np.column_stack((mean, naive)) - y[:, None]
+        self,
+        mean: FloatArray,
+        sd: FloatArray,
+        naive: FloatArray,
+        y: FloatArray,
+        options: CalibrationOptions,
+    ) -> tuple[StepErrors, OneStepForecast]:
+        """Combine consecutive rows; each uses the errors of the rows before it.
+
+        Rows whose mean is NaN (in the warm-up) are left as they are.
+        """
+        made = np.column_stack((mean, naive))
+        usable, error = np.isfinite(made), made - y[:, None]
         found = np.isfinite(error) & np.isfinite(error[:, :1])
+        limit = np.fmin(MAX_ERROR_SD * sd, _LARGEST)[:, None]
         squares = np.clip(np.where(found, error, 0.0), -limit, limit) ** 2
-        past = np.empty((len(y) + 1, 2, 4))
-        for at in range(4):
-            past[:, 0, at] = _sum_discounted(self.one_step[0, at], found[:, at])
-            past[:, 1, at] = _sum_discounted(self.one_step[1, at], squares[:, at])
-        combined = _average_one_step(past[:-1], mean, naive)
-        return self._replace(one_step=past[-1].copy()), combined
+        log_var = np.where(found[:, 0], _compute_log_var(sd), np.nan)
+        known = np.isfinite(log_var)
+        level = _sum_discounted(self.level, np.column_stack((known, np.where(known, log_var, 0.0))))
+        at = _find_levels(level[:-1], log_var)
+        terms = np.zeros((len(y), *self.one_step.shape))
+        for place in (np.zeros_like(at), 1 + at):
+            terms[np.arange(len(y)), 0, place] = found
+            terms[np.arange(len(y)), 1, place] = squares
+        sums = _sum_discounted(self.one_step.ravel(), terms.reshape(len(y), -1))
+        past = sums.reshape(-1, *self.one_step.shape)
+        weights = _compute_one_step_weights(past[:-1], at, usable)
+        combined = np.sum(weights * np.where(usable, made, 0.0), axis=1)
+        moved, change = (
+            np.clip(values - made[:, 1], -limit[:, 0], limit[:, 0]) for values in (combined, y)
+        )
+        known = np.isfinite(moved) & np.isfinite(change) & usable[:, 0]
+        moved, change = np.where(known, moved, 0.0), np.where(known, change, 0.0)
+        pull = _sum_discounted(self.pull, np.column_stack((known, moved**2, moved * change)))
+        weights = _pull_to_last(weights, _compute_pull(pull[:-1]), usable)
+        combined, wide = _average_candidates(weights, made, sd)
+        tails, use = self.calibration.copy(), usable[:, 0] & np.isfinite(wide)
+        rows = update_calibration(
+            tails, combined[use, None], wide[use, None], y[use, None], *options
+        )
+        stated = np.full((len(y), rows.shape[2]), np.nan)
+        stated[use] = rows[:, 0]
+        after = self._replace(
+            one_step=past[-1].copy(), level=level[-1], pull=pull[-1], calibration=tails
+        )
+        return after, OneStepForecast(combined, wide, stated)
+
+    @property
+    def typical_sd(self) -> float:
+        """The geometric mean of the network's sds of one step, 1 without rows."""
+        number, total = self.level.tolist()
+        return exp(0.5 * total / number) if number else 1.0
 
     def open_combiner(self) -> ForecastCombiner:
         """Open a combiner that uses the errors known so far."""
@@ -220,37 +318,101 @@ class StepErrors(NamedTuple):
     def is_valid(self) -> bool:
         """Return whether shapes and values are possible."""
         like = StepErrors.create()
-        sums = (*self[:4], self.age, self.rows, self.one_step)
+        sums = (*self[:6], self.age, self.rows, self.one_step, self.level[:1], self.pull[:2])
         return (
             all(part.shape[1:] == other.shape[1:] for part, other in zip(self, like, strict=True))
-            and all(len(self[k]) == len(like[k]) for k in (0, 1, 2, 3, 6, 7))
+            and all(
+                len(part) == len(other)
+                for name, part, other in zip(self._fields, self, like, strict=True)
+                if name not in ("pending", "age")
+            )
             and len(self.age) == len(self.pending) <= COMBINED_STEPS
             and all(bool(np.all((part >= 0.0) & (part <= 1e308))) for part in sums)
             and bool(np.all(self.age < COMBINED_STEPS))
             and bool(np.all(self.rows < 2.0**53))
             and bool(np.all(self.rows[1:] <= self.rows[0]))
             and not bool(np.any(np.abs(self.pending) > 1e308))
+            and bool(np.all(np.abs([*self.level, *self.pull]) <= 1e308))
+            and is_valid_calibration(self.calibration)
         )
 
 
-def _sum_discounted(start: float, values: FloatArray | BoolArray) -> list[float]:
-    """Return the discounted sums before each value, and after the last."""
-    add = lambda total, value: ONE_STEP_DECAY * total + value  # noqa: E731
-    return list(accumulate(values.tolist(), add, initial=float(start)))
+class CalibrationOptions(NamedTuple):
+    """Whether the outlier mixture is learned, intervals are tracked, and the kernel is used."""
+
+    mixed: bool
+    tracked: bool
+    compiled: bool | None = None
 
 
-def _average_one_step(errors: FloatArray, mean: FloatArray, naive: FloatArray) -> FloatArray:
-    """Return the combined means (n,), given the errors (n or 1, 2, 4) before each row."""
-    made = np.column_stack((mean, naive))
-    usable = np.isfinite(made)
-    number, square = errors[:, 0], errors[:, 1]
+class OneStepForecast(NamedTuple):
+    """Combined forecasts of one step: mean and uncalibrated sd (n,), and distributions."""
+
+    mean: FloatArray
+    raw_sd: FloatArray
+    stated: FloatArray  # (n, fields)
+
+
+def _sum_discounted(start: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the discounted sums (n + 1, k) before each row of values (n, k) and after all."""
+    sums = np.empty((len(values) + 1, len(start)))
+    sums[0] = start
+    for at, row in enumerate(values):
+        np.multiply(sums[at], ONE_STEP_DECAY, out=sums[at + 1])
+        sums[at + 1] += row
+    return sums
+
+
+def _compute_log_var(sd: FloatArray) -> FloatArray:
+    """Return the logarithm of the variance, NaN where it is 0 or unknown."""
+    return 2.0 * np.log(np.where(sd > 0.0, sd, np.nan))
+
+
+def _find_levels(level: FloatArray, log_var: FloatArray) -> IntArray:
+    """Return the level of each row, given the sums (n or 1, 2) before it."""
+    mean = level[:, 1] / np.maximum(level[:, 0], _SMALLEST_SHARE)
+    gap = np.where(np.isfinite(log_var) & (level[:, 0] > 0.0), log_var - mean, 0.0)
+    return np.searchsorted(LEVEL_EDGES, gap)
+
+
+def _compute_one_step_weights(sums: FloatArray, at: IntArray, usable: BoolArray) -> FloatArray:
+    """Return the weights (n, 4), given the sums (n or 1, 2, 5, 4) before each row and its level."""
+    number, square = sums[:, 0, 0], sums[:, 1, 0]
     own = square[:, :1] / np.maximum(number[:, :1], 1.0)
     error_var = (square + PRIOR_ERRORS * NAIVE_PRIOR_FACTOR * own) / (number + PRIOR_ERRORS)
     error_var[:, :1] = own
-    usable[:, 1:] &= number[:, :1] > 0.0
-    weights = _compute_weights(error_var[:, :, None], usable[:, :, None])[:, :, 0]
-    combined = np.sum(weights * np.where(usable, made, 0.0), axis=1)
-    return np.where(usable[:, 0], combined, mean)
+    row = np.arange(len(at)) if len(sums) > 1 else np.zeros_like(at)
+    number_at, square_at = sums[row, 0, 1 + at], sums[row, 1, 1 + at]
+    error_var = (square_at + LEVEL_PRIOR_ROWS * error_var) / (number_at + LEVEL_PRIOR_ROWS)
+    usable = usable.copy()
+    usable[:, 1:] &= usable[:, :1] & (number[:, :1] > 0.0)
+    return _compute_weights(error_var[:, :, None], usable[:, :, None])[:, :, 0]
+
+
+def _compute_pull(sums: FloatArray) -> FloatArray:
+    """Return b (n or 1,), given the sums (n or 1, 3) before each row; 1 without rows."""
+    prior = PULL_PRIOR_ROWS * sums[:, 1] / np.maximum(sums[:, 0], 1.0)
+    total = sums[:, 1] + prior
+    return np.clip(_divide(sums[:, 2] + prior, total, 1.0), 0.0, 1.0)
+
+
+def _pull_to_last(weights: FloatArray, pull: FloatArray, usable: BoolArray) -> FloatArray:
+    """Return the weights of y_o + b (m - y_o), where the last value is known."""
+    b = np.where(usable[:, 0] & usable[:, 1], pull, 1.0)
+    weights = weights * b[:, None]
+    weights[:, 1] += 1.0 - b
+    return weights
+
+
+def _average_candidates(
+    weights: FloatArray, made: FloatArray, sd: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return combined means and sds (n,); rows without a network's forecast are NaN."""
+    mean = np.sum(weights * np.where(weights > 0.0, made, 0.0), axis=1)
+    mean = np.where(np.isfinite(made[:, 0]), mean, np.nan)
+    gap = np.where(np.isfinite(made[:, 1:]), made[:, 1:] - mean[:, None], 0.0)
+    gap = np.clip(gap, -_LARGEST, _LARGEST)
+    return mean, np.sqrt(sd**2 + np.sum(weights[:, 1:] * gap**2, axis=1))
 
 
 class ForecastCombiner:
@@ -258,6 +420,8 @@ class ForecastCombiner:
 
     def __init__(self, errors: StepErrors) -> None:
         self._count, self._square = _pool_steps(errors.number), _pool_steps(errors.square)
+        self._naive_number = _pool_steps(errors.naive_number)
+        self._naive_square = _pool_steps(errors.naive_square)
         self._ratio = _pool_steps(errors.ratio)
         self._errors = errors
         self._growth_power = _compute_growth_power(errors)
@@ -284,6 +448,8 @@ class ForecastCombiner:
         ratio = (self._ratio[at] + PRIOR_ERRORS * growth) / (count[0] + PRIOR_ERRORS)
         ratio = np.where(usable[:, 1:].any(axis=1), ratio, np.minimum(ratio, growth))
         error_var[:, 0] = np.minimum(ratio * var, _LARGEST**2)
+        naive_square, naive_number = self._naive_square[:, at], self._naive_number[:, at]
+        error_var[:, 1:] = (naive_square + prior[:, 1:]) / (naive_number + PRIOR_ERRORS)
         gap = np.where(usable, np.clip(paths.mean - mean[:, None], -_LARGEST, _LARGEST), 0.0)
         far = np.clip(steps, COMBINED_STEPS, MAX_GROWING_STEPS) / COMBINED_STEPS
         raw_var = np.sum(weights * (error_var + gap**2), axis=1)
@@ -294,7 +460,7 @@ class ForecastCombiner:
 def _compute_growth_power(errors: StepErrors) -> float:
     """Return the power of h/48, from 0 to 1, by which variances grow beyond the recorded steps."""
     half = COMBINED_STEPS // 2
-    count, square = _pool_steps(errors.number)[1], _pool_steps(errors.square)[1]
+    count, square = _pool_steps(errors.naive_number)[0], _pool_steps(errors.naive_square)[0]
     early, late = square[half - 1] * count[-1], square[-1] * count[half - 1]
     if not (early > 0.0 and late > 0.0):
         return 1.0
@@ -348,6 +514,28 @@ def build_candidates(
     return CandidatePaths(mean, path_var)
 
 
+def _compute_naive_errors(values: FloatArray, rows: int, season: int) -> FloatArray:
+    """Return the errors (rows, 3, S) of the naive candidates at the last of the values (W,).
+
+    An error at step h is that of the forecast made h rows before.
+    """
+    step = np.arange(1, COMBINED_STEPS + 1)
+    end = np.arange(len(values) - rows, len(values))[:, None]
+
+    def look_up(rows_back: IntArray) -> FloatArray:
+        source = end - rows_back
+        return np.where(source >= 0, values[np.maximum(source, 0)], np.nan)
+
+    errors = np.full((rows, 3, COMBINED_STEPS), np.nan)
+    last = look_up(step)
+    errors[:, 0] = last - values[end]
+    if season:
+        ago = look_up(season * ((step - 1) // season + 1))
+        errors[:, 1] = ago - values[end]
+        errors[:, 2] = ago + last - look_up(step + season) - values[end]
+    return errors
+
+
 def _find_last_known(values: FloatArray) -> FloatArray:
     """Return the last known value of each row (n, W) -> (n,)."""
     known = np.isfinite(values)
@@ -355,7 +543,7 @@ def _find_last_known(values: FloatArray) -> FloatArray:
     return np.where(at >= 0, values[np.arange(len(values)), np.maximum(at, 0)], np.nan)
 
 
-def _compute_weights(error_var: FloatArray, usable: FloatArray) -> FloatArray:
+def _compute_weights(error_var: FloatArray, usable: BoolArray) -> FloatArray:
     """Return weights (n, 4, S) proportional to E^-4, 0 for candidates without a value."""
     error_var = np.where(usable, error_var, np.inf)
     most = np.max(np.where(usable, error_var, 0.0), axis=1, keepdims=True)

@@ -13,7 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnn.core.constants import HALF_90
-from kbnn.distributions.calibration import LINK_UNIT, init_calibration
+from kbnn.distributions.calibration import (
+    LINK_UNIT,
+    MEAN_SCALE_FACTOR,
+    SCALE_FACTOR,
+    init_calibration,
+)
 from kbnn.errors import ModelError
 from kbnn.model.replay import REPLAY_ROWS
 from kbnn.targets.classification import init_class_temperature
@@ -252,6 +257,30 @@ def _describe_member(settings: dict[str, Any], variant: int) -> dict[str, Any]:
     return {**same, "encoding": "none", "replays": True, "variant": variant}
 
 
+def _migrate_to_v8(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Add what combined forecasts of a series have learned since: nothing yet.
+
+    Version 7 did not tell levels of the predicted variance apart, and combined forecasts kept the
+    calibration of the network.
+    """
+    if "ahead/one_step" not in arrays:
+        return header, arrays
+    one_step = np.zeros((2, 5, 4))
+    one_step[:, 0] = arrays["ahead/one_step"]
+    steps = arrays["ahead/number"].shape[1]
+    calibration = np.array(arrays["racer0/stated/tails"][:1])
+    calibration[:, [SCALE_FACTOR, MEAN_SCALE_FACTOR]] = 1.0  # the network's sd is scaled already
+    return header, {
+        **arrays,
+        "ahead/one_step": one_step,
+        "ahead/naive_number": np.zeros((3, steps)),
+        "ahead/naive_square": np.zeros((3, steps)),
+        "ahead/level": np.zeros(2),
+        "ahead/pull": np.zeros(3),
+        "ahead/calibration": calibration,
+    }
+
+
 _STATED_FIELDS_V3 = 15
 """Fields of a pending forecast up to version 3; version 4 has one more."""
 
@@ -262,4 +291,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     _migrate_to_v5,
     _migrate_to_v6,
     _migrate_to_v7,
+    _migrate_to_v8,
 )

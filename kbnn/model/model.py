@@ -32,6 +32,7 @@ from kbnn.model import candidates, scaler
 from kbnn.model.candidates import Candidate, EliminatedCandidate
 from kbnn.model.ensemble import make_equal_weights
 from kbnn.model.forecast_combination import (
+    CalibrationOptions,
     StepErrors,
     count_path_steps,
     count_rows_to_origin,
@@ -48,6 +49,7 @@ from kbnn.model.recursive_forecast import (
     ForecastContext,
     SequenceNotices,
     SequentialPredictor,
+    apply_one_step,
     can_combine,
     forecast_candidates,
 )
@@ -122,7 +124,7 @@ class OnlineModel:
         self.cold_start: tuple[int, ColdStart] | None = None  # fitted to rows from this one on
         self.timeline = Timeline(schema)
         self.history = self.timeline.make_history()
-        self.step_errors = StepErrors.create()
+        self.step_errors = StepErrors.create(settings.robust)
         self.pending_rows = PendingRows(schema.wait)
         self.monitor: Monitor | None = None
         self.lock = RLock()
@@ -199,9 +201,11 @@ class OnlineModel:
         if wanted == "tracked" and self.settings.intervals == "stated":
             raise UsageError("the model was trained with --intervals model: leave out --intervals")
         if wanted == "stated":
-            tails = self.learner_state.tails.copy()
-            tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0
+            tails, combined = self.learner_state.tails.copy(), self.step_errors.calibration.copy()
+            for state in (tails, combined):
+                state[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0
             self.learner_state = self.learner_state._replace(tails=tails)
+            self.step_errors = self.step_errors._replace(calibration=combined)
 
     @property
     def wants_saving(self) -> bool:
@@ -426,7 +430,7 @@ def _record_origin(model: OnlineModel, row: int) -> None:
     context = _make_context(model, model.learner_state)
     paths = forecast_candidates(context, model.history, count_path_steps(row))
     values = model.history.values[:, model.timeline.columns.index(model.schema.targets[0])]
-    errors = model.step_errors.resolve_pending(values)
+    errors = model.step_errors.resolve_pending(values, context.season)
     made = errors.open_combiner().combine(paths, calibrated=False)
     model.step_errors = errors.add_origin(paths, made)
 
@@ -441,8 +445,11 @@ def _combine_with_naive(
 ) -> Forecast:
     """Combine forecasts of one step with naive ones, except those of the warm-up."""
     network = np.where(forecast.status & IN_WARMUP, np.nan, forecast.mean[:, 0])
-    model.step_errors, mean = model.step_errors.learn_one_step(
-        network, forecast.sd[:, 0], naive, y[:, 0]
+    learner = model.learner
+    options = CalibrationOptions(
+        learner.settings.robust, learner.uses_interval_calibration, learner.uses_kernel
     )
-    shift = np.where(np.isfinite(network), mean - network, 0.0)
-    return shift_forecast(forecast, shift[:, None])
+    model.step_errors, made = model.step_errors.learn_one_step(
+        network, forecast.sd[:, 0], naive, y[:, 0], options
+    )
+    return apply_one_step(forecast, made)

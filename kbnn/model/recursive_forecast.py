@@ -26,12 +26,14 @@ from kbnn.data.row_blocks import concat_rows
 from kbnn.data.schema import Schema
 from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions import calibration
+from kbnn.distributions.predictive import PARAM
 from kbnn.model import ensemble, scaler
 from kbnn.model.forecast_combination import (
     COMBINED_STEPS,
     MAX_GROWING_STEPS,
     CandidatePaths,
     CombinedForecast,
+    OneStepForecast,
     StepErrors,
     build_candidates,
 )
@@ -68,8 +70,28 @@ class ForecastContext(NamedTuple):
 
     def combine_one_step(self, forecast: Forecast, naive: FloatArray) -> Forecast:
         """Combine the network's forecasts of one step with naive ones (n, 3)."""
-        mean = forecast.mean[:, 0]
-        return shift_forecast(forecast, (self.errors.combine_one_step(mean, naive) - mean)[:, None])
+        scale, mean_scale = self.learned.tails[
+            0, [calibration.SCALE_FACTOR, calibration.MEAN_SCALE_FACTOR]
+        ]
+        made = self.errors.combine_one_step(
+            forecast.mean[:, 0], forecast.sd[:, 0], naive, float(np.sqrt(scale / mean_scale))
+        )
+        return apply_one_step(forecast, made)
+
+
+def apply_one_step(forecast: Forecast, made: OneStepForecast) -> Forecast:
+    """Return forecasts with their combined distributions, where there are any."""
+    known = np.isfinite(made.mean)[:, None]
+    stated = np.where(known[:, :, None], made.stated[:, None], forecast.stated)
+    sd = np.where(known, stated[..., PARAM.spread], forecast.sd)
+    wider = np.divide(sd, forecast.sd, out=np.ones_like(sd), where=known & (forecast.sd > 0.0))
+    return forecast._replace(
+        mean=np.where(known, made.mean[:, None], forecast.mean),
+        sd=sd,
+        function_sd=forecast.function_sd * wider,
+        noise_sd=forecast.noise_sd * wider,
+        stated=stated,
+    )
 
 
 def can_combine(schema: Schema, task: TargetType) -> bool:

@@ -98,7 +98,9 @@ def _forecast_origins(
         paths = forecast_origins(model.forecast_context, known, ahead)
         for k, place in enumerate(chosen.tolist()):
             values = targets[: len(past.values) + place]
-            errors = errors.advance(place - scored).resolve_pending(values)
+            errors = errors.advance(place - scored).resolve_pending(
+                values, model.forecast_context.season
+            )
             scored, path = place, paths.select_origin(k)
             combined = errors.open_combiner().combine(path.candidates)
             errors = errors.add_origin(path.candidates, combined)

@@ -163,8 +163,11 @@ def naive_bands(series: Series, places: Floats, step: int, back: int) -> tuple[F
     else:
         made, shift = y[places - 1], step
         errors, known = (y[shift:] - y[:-shift]) ** 2, places - shift
-    total = np.concatenate(([0.0], np.cumsum(errors)))
-    return made, np.sqrt(total[known] / np.maximum(known, 1))
+    seen = np.isfinite(errors)
+    total, count = (
+        np.concatenate(([0.0], np.cumsum(part))) for part in (np.where(seen, errors, 0.0), seen)
+    )
+    return made, np.sqrt(total[known] / np.maximum(count[known], 1))
 
 
 def score_steps(
@@ -183,7 +186,7 @@ def score_steps(
         found.append(
             (
                 _rmse(mean[:, h], truth) / best,
-                float(np.mean(inside)),
+                float(np.mean(inside[np.isfinite(truth)])),
                 _interval_score(lower[:, h], upper[:, h], truth) / best_score,
             )
         )
@@ -196,7 +199,7 @@ def _rmse(made: Floats, truth: Floats) -> float:
 
 def _interval_score(lower: Floats, upper: Floats, truth: Floats) -> float:
     miss = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
-    return float(np.mean(upper - lower + 20.0 * miss))
+    return float(np.nanmean(upper - lower + 20.0 * miss))
 
 
 def print_forecasts(chosen: list[Series]) -> list[str]:

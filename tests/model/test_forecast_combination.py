@@ -11,11 +11,13 @@ import pytest
 import kbnn
 from kbnn.array_types import FloatArray
 from kbnn.data.lags import MIN_HISTORY_ROWS
+from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.errors import ModelError
 from kbnn.model import forecast_combination, serialize
 from kbnn.model.forecast_combination import (
     COMBINED_STEPS,
     SHORT_STEPS,
+    CalibrationOptions,
     CandidatePaths,
     CombinedForecast,
     StepErrors,
@@ -129,7 +131,7 @@ def test_errors_are_those_of_forecasts_as_made_then() -> None:
         if not is_origin(row):
             continue
         model.learn(part(data, done, row))
-        decay = 0.5 ** ((row - done) / 1500.0)
+        decay = 0.5 ** ((row - done) / 1000.0)
         count, square = count * decay, square * decay
         for origin, mean in made:
             for step in range(max(1, done - origin + 1), min(row - origin, mean.shape[1]) + 1):
@@ -147,6 +149,11 @@ def test_errors_are_those_of_forecasts_as_made_then() -> None:
     errors = model._model.step_errors
     np.testing.assert_allclose(errors.number, count, rtol=1e-9)
     np.testing.assert_allclose(errors.square, square, rtol=1e-9)
+    assert errors.naive_number[0, 0] > 200  # naive candidates have an error at every row
+    apart = np.sum(0.5 ** (np.arange(done - 6)[::-1] / 1000.0) * (y[6:done] - y[: done - 6]) ** 2)
+    assert errors.naive_square[0, 5] == pytest.approx(apart, rel=0.02)
+    naive = y[24:done] - y[: done - 24]
+    assert errors.naive_square[1, 9] == pytest.approx(np.sum(naive**2), rel=0.2)
 
 
 def test_naive_candidates_are_past_values() -> None:
@@ -167,7 +174,8 @@ def simulate(errors: FloatArray, season: bool = True) -> tuple[StepErrors, list[
     """Origins at every third row; candidate c misses the truth, 0, by errors[k, c]."""
     state, made = StepErrors.create(), []
     for k in range(len(errors)):
-        state = state.advance(3).resolve_pending(np.zeros(3 * k + 3))
+        state = state.advance(3).resolve_pending(np.zeros(3 * k + 3), 0)
+        state = state._replace(naive_number=state.number[1:], naive_square=state.square[1:])
         mean = np.repeat(errors[k][None, :, None], COMBINED_STEPS, axis=2)
         if not season:
             mean[:, 2:] = np.nan
@@ -211,7 +219,8 @@ def test_beyond_the_recorded_steps_a_walk_goes_on_and_a_level_stays() -> None:
     ramp = np.arange(1.0, COMBINED_STEPS + 1) * np.ones((4, 1))
     for square, growth in ((ramp, 2.0**0.5), (np.ones_like(ramp), 1.0)):
         known = state._replace(number=np.full_like(ramp, 1e6), square=square * 1e6,
-                               ratio=square[0] * 1e6)  # fmt: skip
+                               naive_number=np.full_like(ramp[1:], 1e6),
+                               naive_square=square[1:] * 1e6, ratio=square[0] * 1e6)  # fmt: skip
         sd = known.open_combiner().combine(paths).sd[0]
         assert sd[95] / sd[47] == pytest.approx(growth, rel=0.05)
         assert sd[959] == sd[479]
@@ -243,6 +252,10 @@ def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
         ("square", np.nan),
         ("rows", 1e300),
         ("one_step", -1e9),
+        ("naive_square", -1e9),
+        ("level", np.nan),
+        ("pull", -np.inf),
+        ("calibration", -1e9),
     ):
         broken = {**arrays, f"ahead/{name}": arrays[f"ahead/{name}"] + value}
         with pytest.raises(ModelError, match="errors of past forecasts"):
@@ -285,21 +298,41 @@ def test_train_predict_and_evaluate_make_the_same_forecast_of_the_next_row() -> 
     assert judged["rmse"] == abs(said.mean[0] - data["y"][300])
 
 
-def combine_by_loop(sd: FloatArray, made: FloatArray, y: FloatArray) -> list[float]:
-    """One-step combination row by row, as its equations are written."""
-    count, square = np.zeros(4), np.zeros(4)
+OPTIONS = CalibrationOptions(mixed=True, tracked=True)
+
+
+def combine_by_loop(sd: FloatArray, made: FloatArray, y: FloatArray) -> list[tuple[float, float]]:
+    """One-step combination row by row, as its equations are written: mean and sd."""
+    decay = 0.5 ** (1 / 1000)
+    count, square = np.zeros((5, 4)), np.zeros((5, 4))  # of all rows, then by level
+    level, rows, xx, xt = 0.0, 0.0, 0.0, 0.0
     found = []
     for s, f, truth in zip(sd, made, y, strict=True):
-        known = [k for k in range(4) if not np.isnan(f[k]) and count[0]]
-        own = square[0] / max(count[0], 1.0)
-        error_var = {k: (square[k] + 3.0 * own) / (count[k] + 0.5) if k else own for k in known}
-        weight = {k: error_var[k] ** -4.0 for k in known}
-        found.append(sum(weight[k] * f[k] for k in known) / sum(weight.values()) if known else f[0])
-        decay = 0.5 ** (1 / 1500)
-        count, square = decay * count, decay * square
-        for k in np.flatnonzero(~np.isnan(f)):
-            count[k] += 1.0
-            square[k] += min(abs(f[k] - truth), 50.0 * s) ** 2
+        gap = 2.0 * np.log(s) - level / rows if rows else 0.0
+        at = 1 + int(np.sum(gap > np.array([-1.0, 0.0, 1.0])))
+        known = [k for k in range(4) if not np.isnan(f[k]) and (rows or not k)]
+        own = square[0, 0] / max(count[0, 0], 1.0)
+        weight = np.zeros(4)
+        for k in known:
+            error = (square[0, k] + 4.0 * own) / (count[0, k] + 2.0) if k else own
+            error = (square[at, k] + 100.0 * error) / (count[at, k] + 100.0)
+            weight[k] = error**-4.0 if error else 1.0
+        weight /= weight.sum()
+        mean = float(np.nansum(weight * f))
+        prior = 30.0 * xx / max(rows, 1.0)
+        b = min(max((xt + prior) / (xx + prior), 0.0), 1.0) if xx else 1.0
+        moved, change = mean - f[1], truth - f[1]
+        weight *= b
+        weight[1] += 1.0 - b
+        mean = f[1] + b * moved
+        found.append((mean, np.sqrt(s**2 + np.nansum(weight[1:] * (f[1:] - mean) ** 2))))
+        count, square, level, rows = decay * count, decay * square, decay * level, decay * rows
+        for k in np.flatnonzero(~np.isnan(f)).tolist():
+            for place in (0, at):
+                count[place, k] += 1.0
+                square[place, k] += min(abs(f[k] - truth), 50.0 * s) ** 2
+        level, rows = level + 2.0 * np.log(s), rows + 1.0
+        xx, xt = decay * xx + moved**2, decay * xt + moved * change
     return found
 
 
@@ -308,12 +341,40 @@ def test_one_step_weights_follow_the_errors_of_all_rows_before() -> None:
     y = rng.normal(size=300)
     made = y[:, None] + rng.normal(size=(300, 4)) * [1.0, 0.8, 1.5, 2.0]
     made[:40, 2:] = np.nan
-    sd = np.exp(0.2 * rng.normal(size=300))
-    errors, mean = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y)
-    np.testing.assert_allclose(mean, combine_by_loop(sd, made, y), rtol=1e-9)
+    sd = np.exp(0.7 * rng.normal(size=300))
+    errors, found = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y, OPTIONS)
+    mean, wide = np.array(combine_by_loop(sd, made, y)).T
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found.raw_sd, wide, rtol=1e-9)
     assert np.mean((mean - y)[100:] ** 2) < 0.9 * np.mean((made[100:, 1] - y[100:]) ** 2)
-    frozen = errors.combine_one_step(made[:, 0], made[:, 1:])
-    assert frozen[0] != mean[0]
+    frozen = errors.combine_one_step(made[:, 0], sd, made[:, 1:])
+    assert frozen.mean[0] != mean[0]
+
+
+def test_one_step_intervals_hold_for_the_combined_mean() -> None:
+    """The network's sd is wrong for the combined errors, and differs between rows."""
+    rng = np.random.default_rng(11)
+    sd = np.where(np.arange(4000) % 2, 0.2, 3.0)
+    y = rng.normal(size=4000)
+    made = y[:, None] + np.column_stack((sd, *[np.full(4000, 1.0)] * 3)) * rng.normal(
+        size=(4000, 4)
+    )
+    _, found = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y, OPTIONS)
+    inside = NormalMixture(found.stated).score_values(y).in_90[1000:]
+    assert 0.88 <= np.mean(inside) <= 0.92
+    sure = np.abs(found.mean - y)[1001::2]
+    assert np.sqrt(np.mean(sure**2)) < 0.4  # 0.57 if all rows had the same weights
+
+
+def test_a_walk_is_pulled_to_its_last_value() -> None:
+    rng = np.random.default_rng(12)
+    y = np.cumsum(rng.normal(size=3000))
+    last = np.concatenate(([0.0], y[:-1]))
+    made = np.column_stack((last + 0.3 * rng.normal(size=3000), last, last + 2.0, last - 2.0))
+    _, found = StepErrors.create().learn_one_step(
+        made[:, 0], np.ones(3000), made[:, 1:], y, OPTIONS
+    )
+    assert np.mean(np.abs(found.mean - last)[1000:]) < 0.03
 
 
 def test_an_outlier_does_not_make_one_step_weights_equal() -> None:
@@ -321,9 +382,10 @@ def test_an_outlier_does_not_make_one_step_weights_equal() -> None:
     y = rng.normal(size=400)
     made = y[:, None] + rng.normal(size=(400, 4)) * [0.3, 2.0, 2.0, 2.0]
     y[200] = 1e9
-    errors, _ = StepErrors.create().learn_one_step(made[:, 0], np.full(400, 0.3), made[:, 1:], y)
-    mean = errors.combine_one_step(np.zeros(1), np.ones((1, 3)))
-    assert abs(mean[0]) < 0.01
+    sd = np.full(400, 0.3)
+    errors, _ = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y, OPTIONS)
+    mean = errors.combine_one_step(np.zeros(1), sd[:1], np.ones((1, 3))).mean
+    assert abs(mean[0]) < 0.05
 
 
 def test_constants_fit_the_history() -> None:
