@@ -110,22 +110,21 @@ class Timeline:
         return LaggedBatch(rows._replace(x=x), found.base if self.changes else None)
 
     def look_up_naive(self, history: History, rows: Rows) -> FloatArray:
-        """Return naive forecasts (n, 3) of the first target; NaN where unknown.
+        """Return naive forecasts (n, targets, 3); NaN where unknown.
 
         They are the last value, the value a season ago, and that value moved by the change since
-        then. The target must have lags.
+        then; the last two only of targets that have lags.
         """
-        y = rows.y[:, 0]
-        last = find_last_values(history.last[:1], y[:, None])[:, 0]
-        naive = np.full((len(y), 3), np.nan)
-        naive[:, 0] = last
-        if self.season:
-            known = history.values[:, self.columns.index(self._targets[0])]
+        naive = np.full((*rows.y.shape, 3), np.nan)
+        naive[..., 0] = find_last_values(history.last, rows.y)
+        lagged = [name for name in self._targets if self.season and name in self.columns]
+        for name in lagged:
+            j, known = self._targets.index(name), history.values[:, self.columns.index(name)]
             ahead = np.full(self.season + 1, np.nan)
-            every = np.concatenate((ahead, known, y))
-            at = np.arange(len(known), len(known) + len(y))
-            naive[:, 1] = every[at + 1]
-            naive[:, 2] = every[at + 1] + last - every[at]
+            every = np.concatenate((ahead, known, rows.y[:, j]))
+            at = np.arange(len(known), len(known) + len(rows.y))
+            naive[:, j, 1] = every[at + 1]
+            naive[:, j, 2] = every[at + 1] + naive[:, j, 0] - every[at]
         return naive
 
     def _select_lagged_values(self, rows: Rows) -> FloatArray:

@@ -171,6 +171,7 @@ class BatchedModels:
             forecast.outlier,
             forecast.status,
             np.ascontiguousarray(forecast.stated.swapaxes(0, 1)),
+            forecast.naive.swapaxes(0, 1),
         )
 
     def learn(self, at: IntArray, rows: Rows) -> BatchResult:
@@ -199,6 +200,7 @@ class BatchedModels:
             outlier,
             status,
             stated[:, None],
+            np.empty((len(at), 1, 0)),
         )
         self._add_scores(at, results == ROW_SCORED, y, mean, stated, judged, weight)
         done = np.flatnonzero(results)

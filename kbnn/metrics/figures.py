@@ -80,6 +80,7 @@ class Metric(NamedTuple):
     form      formats the value
     baseline  the metric of the best constant by name, or its value
     brief     whether it is in the short table after training
+    optional  whether tables leave it out if it has no value
     curve     which line of the learning curve it is: loss, nll or coverage_90
     on_curve  converts the mean for the learning curve; the default is `finish`
     """
@@ -94,6 +95,7 @@ class Metric(NamedTuple):
     form: Callable[[float | None], str] = format_number
     baseline: str | float = ""
     brief: bool = False
+    optional: bool = False
     curve: Literal["", "loss", "nll", "coverage_90"] = ""
     on_curve: Callable[[float], float] | None = None
 
@@ -149,6 +151,9 @@ def format_metric_rows(
     for figure in figures:
         if not figure.label or (brief and not figure.brief):
             continue
+        value = known[figure.name.replace(".", "_")]
+        if figure.optional and value is None:
+            continue
         constant = ""
         if figure.baseline != "":
             level = figure.baseline
@@ -156,7 +161,7 @@ def format_metric_rows(
         made.append(
             MetricRow(
                 figure.label,
-                figure.form(known[figure.name.replace(".", "_")]),
+                figure.form(value),
                 constant,
                 figure.remark.format(target=target),
             )

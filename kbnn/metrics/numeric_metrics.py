@@ -17,6 +17,8 @@ follow Welford's recursion, for a row of weight w
 with m_t written as origin + (sum of w (y - origin)) / W_t, the origin being the first number. The
 result does not depend on how rows are cut into batches, and M2 adds up terms that cannot cancel.
 
+A series has further baselines: its last value, and its value a season ago.
+
 `pack_score` and `unpack_score` convert a score to arrays and back for models stored in a fleet.
 """
 
@@ -24,7 +26,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from functools import partial
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -52,10 +55,11 @@ class ScoredNumericBatch:
         told: FloatArray,
         weight: FloatArray | None = None,
         verdicts: RowScores | None = None,
+        naive: FloatArray | None = None,
     ) -> None:
         """Score distributions `told`, see kbnn.distributions.dispatch.
 
-        `verdicts` are their scores if already computed.
+        `verdicts` are their scores if already computed, `naive` the naive forecasts of a series.
         """
         known = np.isfinite(y)
         distribution = read_distribution(told)
@@ -67,6 +71,8 @@ class ScoredNumericBatch:
         if self.skipped or self.invalid:
             y, mean, distribution = y[self.usable], mean[self.usable], distribution[self.usable]
             weight = None if weight is None else weight[self.usable]
+            naive = None if naive is None else naive[self.usable]
+        self.naive = naive
         self.y, self.mean = (np.ascontiguousarray(part, dtype=np.float64) for part in (y, mean))
         self.is_unweighted = weight is None
         self.weight = shared_ones(y.shape[0]) if weight is None else np.ascontiguousarray(weight)
@@ -170,6 +176,39 @@ class ConstantBaseline:
         return constant
 
 
+NAIVE_NAMES: Final = ("last", "season")
+
+
+class NaiveBaselines:
+    """Squared errors of the last value and of the value a season ago, with those of the model.
+
+    Each naive forecast is compared over the rows where it is known.
+    """
+
+    def __init__(self) -> None:
+        self.sums = np.zeros((len(NAIVE_NAMES), 3))  # weight, squares of the naive, of the model
+
+    def add(self, judged: ScoredNumericBatch) -> None:
+        """Add rows in order."""
+        naive = judged.naive
+        if naive is None or not naive.shape[1]:
+            return
+        known = np.isfinite(naive).T
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = clip_terms(np.where(known, naive.T - judged.y, 0.0))
+        columns = []
+        for there, missed in zip(known, error, strict=True):
+            weight = np.where(there, judged.weight, 0.0)
+            terms = (weight, weight * missed**2, weight * judged.error**2)
+            columns += [base.limit_terms(term) for term in terms]
+        self.sums = kernel.sum_in_order(self.sums.ravel(), columns).reshape(self.sums.shape)
+
+    def measure(self, name: str) -> tuple[float, float, float] | None:
+        """Return weight and mean squared errors of a naive forecast and the model; None if none."""
+        weight, naive, own = to_float_list(self.sums[NAIVE_NAMES.index(name)])
+        return (weight, naive / weight, own / weight) if weight > 0.0 else None
+
+
 def _partial_sums(carry: float, values: FloatArray) -> FloatArray:
     """Return the n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
     partial = np.empty(values.shape[0] + 1)
@@ -199,6 +238,11 @@ def _derive_r2(score: NumericScore) -> float | None:
 def _derive_constant_rmse(score: NumericScore) -> float | None:
     spread = score.constant.variance
     return None if spread is None else math.sqrt(spread)
+
+
+def _derive_naive_rmse(name: str, score: NumericScore) -> float | None:
+    found = score.naive.measure(name)
+    return None if found is None else math.sqrt(found[1])
 
 
 def _derive_constant_nll(score: NumericScore) -> float | None:
@@ -245,6 +289,20 @@ NUMERIC_METRICS = (
     ),
     Metric("bias", term=lambda j: j.error, better="neither"),
     Metric("spread", term=lambda j: j.told.score**2, finish=math.sqrt, better="neither"),
+    *(
+        Metric(
+            f"{name}_rmse",
+            f"RMSE of {words}",
+            remark,
+            derive=partial(_derive_naive_rmse, name),
+            brief=True,
+            optional=True,
+        )
+        for name, words, remark in (
+            ("last", "last value", "of repeating the value before"),
+            ("season", "season", "of repeating the value a season ago"),
+        )
+    ),
     Metric("baseline_rmse", derive=_derive_constant_rmse),
     Metric("baseline_nll", derive=_derive_constant_nll),
 )
@@ -259,6 +317,7 @@ class NumericScore(base.Score):
         super().__init__()
         self.pit = PitHistogram()
         self.constant = ConstantBaseline()
+        self.naive = NaiveBaselines()
 
     def add(self, judged: base.ScoredBatch) -> None:
         """Add rows in order."""
@@ -267,6 +326,7 @@ class NumericScore(base.Score):
         if judged.y.shape[0]:
             self.pit.add(judged.told.below)
             self.constant.add(judged.y, judged.weight)
+            self.naive.add(judged)
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole state; `from_json` restores it bit for bit."""
@@ -274,6 +334,7 @@ class NumericScore(base.Score):
             **super().to_json(),
             "pit": self.pit.counts.tolist(),
             "constant": self.constant.to_json(),
+            "naive": [to_float_list(one) for one in self.naive.sums],
         }
 
     @classmethod
@@ -282,6 +343,10 @@ class NumericScore(base.Score):
         score = super().from_json(state)
         score.pit = PitHistogram.from_json(state["pit"])
         score.constant = ConstantBaseline.from_json(state["constant"])
+        if "naive" in state:  # older records start empty
+            score.naive.sums = restore_floats(state["naive"], score.naive.sums.shape)
+            if np.any(score.naive.sums < 0.0):
+                raise ValueError("its naive baselines are invalid")
         return score
 
 

@@ -89,7 +89,7 @@ class Score:
         if not judged.is_unweighted:
             with np.errstate(over="ignore"):
                 terms = [term * judged.weight for term in terms]
-            terms = [_limit_terms(term) for term in terms]
+            terms = [limit_terms(term) for term in terms]
         whole, drawn = [judged.weight, *terms], [terms[at] for at in self._curve_indices]
         before = np.concatenate(((self._weight,), self._sums, self._recent))
         after = sum_in_order(before, [*whole, judged.weight, *drawn])
@@ -188,7 +188,7 @@ class Score:
             self._recent[place] = recent.get(names[at], 0.0)
 
 
-def _limit_terms(terms: FloatArray) -> FloatArray:
+def limit_terms(terms: FloatArray) -> FloatArray:
     """Clip terms so that sums stay finite; return the same array if none is beyond."""
     far = np.abs(terms) > LARGEST_WEIGHTED
     return np.clip(terms, -LARGEST_WEIGHTED, LARGEST_WEIGHTED) if far.any() else terms

@@ -66,7 +66,9 @@ def _score_numbers(
     y: FloatArray, forecast: Forecast, weight: FloatArray | None
 ) -> list[ScoredNumericBatch]:
     return [
-        ScoredNumericBatch(y[:, j], forecast.mean[:, j], forecast.stated[:, j], weight)
+        ScoredNumericBatch(
+            y[:, j], forecast.mean[:, j], forecast.stated[:, j], weight, naive=forecast.naive[:, j]
+        )
         for j in range(y.shape[1])
     ]
 

@@ -7,7 +7,8 @@ Every judgement compares a deviation with its sampling error over n independent 
     mean of z^2 (1 if calibrated)     sqrt(2 / n)
     share of variance explained       about 4 / n is what chance alone gives
 
-so a small test set is not judged harshly, and a large one is not judged by a tiny deviation.
+so a small test set is not judged harshly, and a large one is not judged by a tiny deviation. A
+series must also beat its last value and its value a season ago, over the same rows.
 
 The baseline of classes predicts the class frequencies. Confidence is judged by the mean of max p
 against the accuracy a, whose sampling error is sqrt(a (1 - a) / n). The expected calibration error
@@ -86,12 +87,13 @@ def judge_numeric_score(score: NumericScore) -> Verdict:
     ):  # an older record may lack a figure
         return too_few_rows_verdict(n)
     useful, accuracy = describe_accuracy(figures["rmse"], figures["baseline_rmse"], n)
+    beaten_by, naive_text = describe_naive(score)
     severity, coverage = describe_coverage(90, figures["coverage"]["90"], n)
     ratio = figures["spread"] or 0.0
     spread, spread_text = describe_spread(ratio, n)
     biased, bias = describe_bias(figures["bias"], figures["rmse"], n)
-    sentences = [accuracy, capitalize_first(coverage) + "."]
-    sentences += [text for text in (spread_text, bias) if text]
+    sentences = [accuracy, naive_text, capitalize_first(coverage) + ".", spread_text, bias]
+    sentences = [text for text in sentences if text]
     if figures["baseline_nll"] is not None and figures["nll"] > figures["baseline_nll"] and useful:
         sentences.append(
             f"The NLL of {format_number(figures['nll'])} is worse than the constant's "
@@ -99,16 +101,53 @@ def judge_numeric_score(score: NumericScore) -> Verdict:
             "but the error bars mislead."
         )
     gross = abs(figures["bias"]) > GROSS_BIAS_SHARE * figures["rmse"]
-    level, head = choose_headline(useful, severity, spread, biased, gross)
+    level, head = choose_headline(useful, severity, spread, biased, gross, beaten_by)
     return Verdict(level, head, tuple(sentences), severity <= -2)
 
 
+NAIVE_WORDS = {"last": "the last value", "season": "the value a season ago"}
+MIN_NAIVE_SHARE = 0.5
+"""Share of the rows for which a naive forecast must be known to be compared."""
+
+
+def describe_naive(score: NumericScore) -> tuple[str, str]:
+    """Compare a series with the better naive forecast, over the rows where it is known.
+
+    Returns the name of a naive forecast that the model does not beat (empty if it beats both), and
+    a sentence; both are empty if there is nothing to compare.
+    """
+    found = {name: score.naive.measure(name) for name in NAIVE_WORDS}
+    least = MIN_NAIVE_SHARE * score.rows
+    known = {name: one for name, one in found.items() if one is not None and one[0] >= least}
+    if not known:
+        return "", ""
+    name = min(known, key=lambda one: known[one][1] / max(known[one][2], 1e-300))
+    _, naive, own = known[name]
+    against = (
+        f"RMSE {format_number(math.sqrt(own))} against {format_number(math.sqrt(naive))} for "
+        f"{NAIVE_WORDS[name]}"
+    )
+    if own >= naive:
+        return name, f"{against}: no better than repeating it."
+    return "", f"{against}: {format_percent(1 - math.sqrt(own / naive), 0)} smaller."
+
+
 def choose_headline(
-    useful: bool, severity: int, spread: int, biased: bool, gross: bool = True
+    useful: bool,
+    severity: int,
+    spread: int,
+    biased: bool,
+    gross: bool = True,
+    beaten_by: str = "",
 ) -> tuple[Level, str]:
-    """Choose level and headline by the most severe finding."""
+    """Choose level and headline by the most severe finding.
+
+    `beaten_by` names a naive forecast that is at least as accurate.
+    """
     if not useful:
         return "poor", "No better than a constant"
+    if beaten_by:
+        return "poor", f"No better than {NAIVE_WORDS[beaten_by]}"
     if severity <= -2 or (spread > 0 and severity < 0):
         return "poor", "Over-confident: the error bars are too small"
     if biased and gross:

@@ -313,8 +313,9 @@ class OnlineModel:
         if held and (again or not self.settings.units):
             finish_warmup(self)
             held = False
-        combines = not again and can_combine(self._schema, self.task)
-        naive = self.timeline.look_up_naive(self.history, rows) if combines else None
+        naive = None
+        if self._schema.lags and not again:
+            naive = self.timeline.look_up_naive(self.history, rows)
         placed = self.timeline.add_lags(self.history, rows)
         parts: list[Forecast] = []
         type_changes: tuple[TargetTypeChange, ...] = ()
@@ -344,7 +345,9 @@ class OnlineModel:
         forecast = restore_pending_forecasts(forecast, earlier_forecasts)
         anomalies = None
         if naive is not None:
-            forecast = _combine_with_naive(self, placed.rows.y, forecast, naive)
+            forecast = forecast._replace(naive=naive[..., :2])
+            if can_combine(self._schema, self.task):
+                forecast = _combine_with_naive(self, placed.rows.y, forecast, naive[:, 0])
         if not again:
             if self.monitor is not None:
                 self.monitor, anomalies = monitor_rows(

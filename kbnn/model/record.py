@@ -29,7 +29,7 @@ class UnscoredRows:
 
     def __init__(self) -> None:
         self.rows = 0
-        self._shape = (-1, -1)  # columns of x, and of probability
+        self._shape = (-1, -1, -1)  # columns of x, of probability, and of naive forecasts
         self._arrays: list[NDArray[Any]] = []
         self._weight = np.ones(0)
         self._weighted = False
@@ -37,7 +37,7 @@ class UnscoredRows:
     def add(self, rows: Rows, forecast: Forecast) -> bool:
         """Append rows; False if the buffer is full and must be scored first."""
         start, stop = self.rows, self.rows + len(rows.y)
-        shape = rows.x.shape[1], forecast.probability.shape[1]
+        shape = rows.x.shape[1], forecast.probability.shape[1], forecast.naive.shape[2]
         if stop > MAX_UNSCORED_ROWS or (start and shape != self._shape):
             return False
         parts = (rows.x, rows.y, rows.number, *forecast)
@@ -84,7 +84,7 @@ class UnscoredRows:
         self._arrays = [array[: self.rows].copy() for array in self._arrays]
         self._weight = self._weight[: self.rows].copy()
 
-    def _make_room(self, parts: tuple[Any, ...], shape: tuple[int, int], rows: int) -> None:
+    def _make_room(self, parts: tuple[Any, ...], shape: tuple[int, int, int], rows: int) -> None:
         room = MIN_UNSCORED_CAPACITY_ROWS
         while room < rows:
             room *= 2

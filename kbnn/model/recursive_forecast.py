@@ -41,6 +41,7 @@ from kbnn.model.learner import Learner, LearnerState, encode_for_members
 from kbnn.targets.base import TargetType, make_empty_forecast, supports_paths
 from kbnn.targets.prediction import (
     Forecast,
+    blank_rows,
     join_forecasts,
     select_rows,
     shift_forecast,
@@ -245,8 +246,10 @@ class OriginPaths(NamedTuple):
 
     def apply_combination(self, made: CombinedForecast) -> Forecast:
         """Return the forecasts of the steps of one origin."""
-        later = _make_gaussian_forecast(made.mean[0, 1:], made.sd[0, 1:], self.share[0, 1:])
-        return join_forecasts([self.first, later])
+        steps = _make_gaussian_forecast(made.mean[0], made.sd[0], self.share[0])
+        if not np.isfinite(self.first.mean[0, 0]):
+            return steps
+        return join_forecasts([self.first, select_rows(steps, slice(1, None))])
 
 
 def forecast_origins(
@@ -295,8 +298,9 @@ class HorizonPath:
     def advance(self, rows: Rows) -> tuple[Forecast | None, CandidatePaths, FloatArray]:
         """Forecast the next row of each history (n rows, whose targets are not used).
 
-        Returns the combined forecast of the first step (later None), the candidates of the step,
-        and the epistemic share of the network's variance.
+        Returns the combined forecast of the first step (later None; NaN where other inputs are
+        unknown, as errors of one step are of rows with inputs), the candidates of the step, and
+        the epistemic share of the network's variance.
         """
         network, path = self._network, self._path
         x, base = path.look_up_inputs(rows.x, rows.time), path.base
@@ -312,10 +316,12 @@ class HorizonPath:
             first = shift_forecast(first, base[:, None]) if network.schema.changes else first
             known = enumerate(self._histories)
             naive = [
-                network.timeline.look_up_naive(each, slice_rows(rows, k, k + 1))
+                network.timeline.look_up_naive(each, slice_rows(rows, k, k + 1))[:, 0]
                 for k, each in known
             ]
             first = network.combine_one_step(first, np.concatenate(naive))
+            if self._others:
+                first = blank_rows(first, ~np.isfinite(rows.x[:, self._others]).any(axis=1))
         candidates = build_candidates(
             mean[:, None], var[:, None], self._known, network.season, self._step
         )
@@ -328,10 +334,15 @@ class HorizonPath:
     def forecast_step(self, rows: Rows) -> Forecast:
         """Forecast the next row of each history (n rows, whose targets are not used)."""
         first, candidates, share = self.advance(rows)
-        if first is not None:
+        if first is not None and np.isfinite(first.mean).all():
             return first
         made = self._combiner.combine(candidates, self._step)
-        return _make_gaussian_forecast(made.mean[:, 0], made.sd[:, 0], share)
+        combined = _make_gaussian_forecast(made.mean[:, 0], made.sd[:, 0], share)
+        if first is None:
+            return combined
+        known = np.isfinite(first.mean[:, 0])
+        at = np.where(known, np.arange(len(known)), len(known) + np.arange(len(known)))
+        return select_rows(join_forecasts([first, combined]), at)
 
 
 def _make_gaussian_forecast(mean: FloatArray, sd: FloatArray, share: FloatArray) -> Forecast:
@@ -500,7 +511,7 @@ class SequentialPredictor:
         forecast = self._predict_lagged(rows)
         if self._path is not None:
             ahead = self._path.forecast_step(slice_rows(rows, len(rows.y) - 1, len(rows.y)))
-            forecast = ahead if self._gap else forecast
+            forecast = ahead._replace(naive=forecast.naive) if self._gap else forecast
         self._gap = 0 if measured else self._gap + 1
         if measured:
             self._path = None
@@ -512,9 +523,9 @@ class SequentialPredictor:
         """Predict rows from the history, and append them to it."""
         network = self._network
         placed = network.timeline.look_up_lags(self._history, rows)
-        naive = None
-        if network.combines_forecasts and not self._gap:
-            naive = network.timeline.look_up_naive(self._history, rows)
+        naive = network.timeline.look_up_naive(self._history, rows)
+        if self._gap:
+            naive[:] = np.nan
         x_sd = placed.rows.x_sd
         if np.any(self._uncertain.values):
             x_sd = np.zeros_like(rows.x) if x_sd is None else x_sd.copy()
@@ -531,7 +542,9 @@ class SequentialPredictor:
             forecast = placed.restore_level(forecast)
         else:
             forecast = self._level_without_past(forecast, placed)
-        return forecast if naive is None else network.combine_one_step(forecast, naive)
+        if network.combines_forecasts and not self._gap:
+            forecast = network.combine_one_step(forecast, naive[:, 0])
+        return forecast._replace(naive=naive[..., :2])
 
     def _level_without_past(self, forecast: Forecast, placed: LaggedBatch) -> Forecast:
         """Spread changes without a known last value uniformly over the range seen so far.

@@ -26,7 +26,7 @@ from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.target_metrics import find_metrics
-from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, Verdict
+from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, NAIVE_WORDS, Verdict
 from kbnn.model.diagnostics import list_model_noise
 from kbnn.model.encoding import count_bins
 from kbnn.model.interface import StreamModel
@@ -225,6 +225,11 @@ def _add_advice(model: StreamModel, verdict: Verdict) -> Verdict:
 
 
 def _advise_on_verdict(model: StreamModel, headline: str) -> str:
+    if headline in [f"No better than {words}" for words in NAIVE_WORDS.values()]:
+        return (
+            "Some series, such as prices, cannot be forecast better. Otherwise try columns that "
+            "are known ahead, or other --lags."
+        )
     if headline.startswith("No better"):
         return (
             "The inputs may carry no information about the target. Try more rows, --epochs 10 or "
