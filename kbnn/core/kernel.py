@@ -237,7 +237,7 @@ def apply_temperature(
     weight: FloatArray | None,
     grid: FloatArray,
 ) -> FloatArray:
-    """Run the compiled version of kbnn.distributions.temperature.apply_temperature."""
+    """Run the compiled version of kbnn.distributions.categorical.apply_temperature."""
     return _kernel.apply_temperature(known, probability, label, weight, grid, kernel_constants())
 
 

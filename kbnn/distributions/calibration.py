@@ -90,7 +90,7 @@ FIRST_MEAN: Final = FIRST_GAIN + GAIN_COUNT
 MEAN_SCALE_FACTOR: Final = FIRST_MEAN + GAIN_COUNT
 """Averages of gains and scale factor, shrunk towards 1 for few rows, used by frozen models."""
 LINK_UNIT: Final = MEAN_SCALE_FACTOR + 1
-"""Unit of a positive target's link, see kbnn.distributions.log_link."""
+"""Unit of a positive target's link, see kbnn.distributions.transformed_normal."""
 CALIBRATION_FIELDS: Final = LINK_UNIT + 1
 
 

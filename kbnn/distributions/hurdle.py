@@ -1,4 +1,4 @@
-"""Amounts: 0 with probability p_0, otherwise a positive number as in kbnn.distributions.log_link.
+"""Amounts: 0 with probability p_0, otherwise a positive number (transformed_normal.LogLink).
 
 With G the distribution function of the latter, P(Y <= y) = p_0 + (1 - p_0) G(y).
 
@@ -23,16 +23,16 @@ import numpy as np
 
 from kbnn.array_types import BoolArray, FloatArray
 from kbnn.core import normal
-from kbnn.distributions.log_link import (
+from kbnn.distributions.negative_binomial import find_interval_levels, hash_uniform
+from kbnn.distributions.normal_mixture import log_pdf, row_quantiles
+from kbnn.distributions.predictive import PARAM, TAIL_SHARES, RowScores
+from kbnn.distributions.transformed_normal import (
     UNIT_MEDIANS,
     LogLink,
     apply_inverse_link,
     apply_link,
     log_slope,
 )
-from kbnn.distributions.negative_binomial import find_interval_levels, hash_uniform
-from kbnn.distributions.normal_mixture import log_pdf, row_quantiles
-from kbnn.distributions.predictive import PARAM, TAIL_SHARES, RowScores
 
 ZERO_BIN_MEDIANS: Final = 0.01
 """Width of the values that round to 0, in medians of the first amounts."""

@@ -31,8 +31,8 @@ from kbnn.fleet.packing import (
 )
 from kbnn.fleet.pooling import REFIT_ROWS, SHIFT_ROWS
 from kbnn.fleet.store import KeyMetrics
-from kbnn.metrics.histograms import PIT_BINS
 from kbnn.metrics.numeric_metrics import ScoredNumericBatch
+from kbnn.metrics.samples import PIT_BINS
 from kbnn.metrics.scorecard import FIRST_POINT_ROWS as FIRST_POINT
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model import scaler

@@ -34,7 +34,7 @@ from kbnn.fleet.partition import (
 )
 from kbnn.fleet.pooling import EMPTY_MODEL, Pooling, learn_held_rows
 from kbnn.fleet.store import FleetStore
-from kbnn.metrics.score import check_stored_count
+from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import file as modelfile
 from kbnn.model.migrations import migrated_form

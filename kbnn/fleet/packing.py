@@ -37,9 +37,9 @@ from kbnn.distributions import calibration
 from kbnn.errors import ModelError
 from kbnn.fleet.store import PACKED_MAGIC, KeyMetrics
 from kbnn.metrics import numeric_metrics
-from kbnn.metrics.histograms import PIT_BINS
+from kbnn.metrics.figures import LARGEST_SUM, check_stored_count
 from kbnn.metrics.numeric_metrics import NumericScore
-from kbnn.metrics.score import LARGEST_SUM, check_stored_count
+from kbnn.metrics.samples import PIT_BINS
 from kbnn.metrics.scorecard import CurvePoint, LearningCurve, Scorecard
 from kbnn.model import scaler
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate
@@ -48,8 +48,7 @@ from kbnn.model.ensemble import make_equal_weights
 from kbnn.model.learner import LearnerState, make_learner
 from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer, compute_buffer_rows
+from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
 from kbnn.model.settings import Settings
 from kbnn.plain_values import read_dataclass, read_value
 from kbnn.targets.base import TargetType, is_valid_output_count

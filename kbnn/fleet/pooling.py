@@ -36,15 +36,13 @@ from kbnn.data.batch import Rows
 from kbnn.distributions.calibration import LINK_UNIT
 from kbnn.fleet import packing
 from kbnn.fleet.packing import PackedLayouts
-from kbnn.metrics.figures import restore_floats
-from kbnn.metrics.score import check_stored_count
+from kbnn.metrics.figures import check_stored_count, restore_floats
 from kbnn.model import file as modelfile
 from kbnn.model.candidates import Candidate
 from kbnn.model.learner import LearnerState, make_learner
 from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import ReplayBuffer
+from kbnn.model.replay import ReplayBuffer, ReplayState
 from kbnn.model.serialize import to_state
 from kbnn.model.settings import Settings
 from kbnn.plain_values import read_value

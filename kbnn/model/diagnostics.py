@@ -23,7 +23,7 @@ from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.data.batch import GAP_ROWS, longest_usual_gap, pad_columns
 from kbnn.data.schema import Place
-from kbnn.distributions.temperature import inverse_temperature
+from kbnn.distributions.categorical import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
 from kbnn.model.encoding import encode_inputs, find_active_slopes

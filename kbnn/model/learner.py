@@ -34,13 +34,12 @@ from kbnn.distributions.calibration import (
     reset_scale_and_gains,
     shrink_scale,
 )
-from kbnn.distributions.temperature import NO_TEMPERATURE, extend_classes
+from kbnn.distributions.categorical import NO_TEMPERATURE, extend_classes
 from kbnn.model import ensemble, replay, scaler
 from kbnn.model.encoding import NO_BINS, encode_inputs, fit_bins, prepend_bins, rescale_bins
 from kbnn.model.ensemble import Member, PoolWeights
 from kbnn.model.limits import is_within_limits
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer, compute_buffer_rows
+from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
 from kbnn.model.settings import Settings
@@ -722,7 +721,7 @@ ALARM_GRACE_ROWS = 128
 """Alarms in the first rows show that little is known yet, not that the stream has changed: rows
 before them are still replayed."""
 CARRIED_INFORMATION_SHARE = 0.05
-"""Share of the information kept after a large change of scale, see kbnn.model.replay_buffer."""
+"""Share of the information kept after a large change of scale, see kbnn.model.replay."""
 
 MAX_GROUPED_CLASSES = 16
 """Largest number of classes with group covariances. They lower the log-loss by 1 % with 12 classes;

@@ -27,7 +27,7 @@ from kbnn.core.state import State
 from kbnn.data.batch import make_fill_values, pad_columns
 from kbnn.data.clock import DAY_SECONDS, Clock
 from kbnn.data.schema import Place, Schema
-from kbnn.distributions import temperature
+from kbnn.distributions import categorical
 from kbnn.distributions.calibration import LARGEST_VALUE, LINK_UNIT
 from kbnn.errors import ModelError
 from kbnn.model import scaler
@@ -36,7 +36,7 @@ from kbnn.model.encoding import prepend_bins, reorder_bins, rescale_bins
 from kbnn.model.ensemble import MIN_WEIGHT, PRIOR_VARIANTS, PoolWeights, make_equal_weights
 from kbnn.model.learner import Learner, LearnerState, make_learner
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer
+from kbnn.model.replay import BufferedRows, ReplayBuffer
 from kbnn.model.rescale import grow_state, reorder, rescale_state
 from kbnn.model.scaler import COUNT, FIELDS, MEAN, SCALE, SQUARES, Scale
 from kbnn.model.settings import Settings
@@ -88,7 +88,7 @@ def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineM
         kept,
         _merge_calibration(models),
         first.learner_state.rehearsal._replace(debt=0.0, since=seen, alarm=0),
-        temperature.merge_temperatures([share.sharpness for share in shares], _count_rows(models)),
+        categorical.merge_temperatures([share.sharpness for share in shares], _count_rows(models)),
         tuple(
             spec._replace(variant=spec.variant + PRIOR_VARIANTS * k)
             for k, one in enumerate(models)
@@ -217,7 +217,7 @@ def _align(models: Sequence[OnlineModel], schema: Schema) -> list[_Share]:
         y, sharp = rows.y, learned.sharpness
         if has_class_outputs:
             y = _reorder_labels(y, classes)
-            sharp = temperature.reorder_classes(temperature.extend_classes(sharp, outputs), classes)
+            sharp = categorical.reorder_classes(categorical.extend_classes(sharp, outputs), classes)
         elapsed = _elapsed(schema, model.schema)
         if elapsed is not None:
             place, days = elapsed

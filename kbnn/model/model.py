@@ -51,7 +51,7 @@ from kbnn.model.recursive_forecast import (
     can_combine,
     forecast_candidates,
 )
-from kbnn.model.replay_buffer import (
+from kbnn.model.replay import (
     MAX_HELD_ROWS,
     ReplayBuffer,
 )
@@ -83,7 +83,7 @@ class OnlineModel:
     key: tuple[str, ...] = ()
     """Key columns; only a fleet has them (kbnn.fleet)."""
     predict_backend: Callable[[Rows], Forecast] | None = None
-    """Function that predicts instead of this model, see kbnn.workflows.engines."""
+    """Function that predicts instead of this model, see kbnn.workflows.predicting."""
 
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
@@ -368,12 +368,8 @@ class OnlineModel:
 
     def _predict_independent(self, rows: Rows) -> Forecast:
         """Predict rows after the last row learned; changes are added to its value."""
-        forecast = self._predict_rows(rows)
+        forecast = self.learner.predict(find_prediction_state(self), rows.x, rows.x_sd)
         return shift_forecast(forecast, self.history.last) if self._schema.changes else forecast
-
-    def _predict_rows(self, rows: Rows) -> Forecast:
-        """Predict rows in the units in which they are learned."""
-        return self.learner.predict(find_prediction_state(self), rows.x, rows.x_sd)
 
     def get_prediction_state(self) -> LearnerState:
         """Return the leader's state; held rows are learned in a temporary copy."""

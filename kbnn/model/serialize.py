@@ -19,10 +19,10 @@ from kbnn.core.state import ARRAYS, State, init
 from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
 from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
-from kbnn.distributions import calibration, temperature
+from kbnn.distributions import calibration, categorical
 from kbnn.distributions.predictive import PARAM_COUNT
 from kbnn.errors import ModelError
-from kbnn.metrics.score import check_stored_count
+from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import scaler
 from kbnn.model.anomaly import is_valid_detector
@@ -49,8 +49,7 @@ from kbnn.model.pending_labels import (
     unpack_pending_rows,
 )
 from kbnn.model.recursive_forecast import can_combine
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import MAX_HELD_ROWS, BufferedRows, ReplayBuffer
+from kbnn.model.replay import MAX_HELD_ROWS, BufferedRows, ReplayBuffer, ReplayState
 from kbnn.model.settings import MAX_ENSEMBLE, MAX_LAYER_UNITS, Settings
 from kbnn.plain_values import read_dataclass, read_value
 from kbnn.targets.base import TargetType, is_valid_output_count
@@ -393,9 +392,9 @@ def _read_temperature(
     like = (
         init_class_temperature(task.labels, mixed, states[0].config.outputs)
         if states
-        else temperature.NO_TEMPERATURE
+        else categorical.NO_TEMPERATURE
     )
-    _require(known.shape == like.shape and temperature.is_valid_temperature(known), "temperature")
+    _require(known.shape == like.shape and categorical.is_valid_temperature(known), "temperature")
     return known
 
 

@@ -59,7 +59,7 @@ def _is_within(value: object, most: float) -> bool:
 
 
 MAX_BUFFER_ROWS: Final = 2048
-"""Capacity of the buffer of the last rows, see kbnn.model.replay_buffer."""
+"""Capacity of the buffer of the last rows, see kbnn.model.replay."""
 
 WIDE_COVARIANCE_INPUTS: Final = 91
 """Number of inputs from which --covariance auto is wide: groups would hold a single unit."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kbnn.core.kernel import Session
 from kbnn.data.batch import Rows
-from kbnn.model.replay_buffer import ReplayBuffer
+from kbnn.model.replay import ReplayBuffer
 
 if TYPE_CHECKING:
     from kbnn.model.model import OnlineModel

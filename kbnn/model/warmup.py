@@ -2,7 +2,7 @@
 
 At the start the last rows, at most 512, are held until 32 rows with a target were seen and every
 target has varied. Then the scale is fitted to them and they are learned in order. Until then
-forecasts come from a cold-start predictor (kbnn.targets.cold_start), and a prediction learns the
+forecasts come from a cold-start predictor (kbnn.targets.base), and a prediction learns the
 held rows in a temporary state.
 """
 
@@ -17,7 +17,7 @@ from kbnn.core.reference import UNLABELLED
 from kbnn.data.batch import Rows, slice_rows
 from kbnn.model.candidates import Candidate
 from kbnn.model.learner import LearnerState, make_learner
-from kbnn.model.replay_buffer import MAX_HELD_ROWS, ReplayBuffer
+from kbnn.model.replay import MAX_HELD_ROWS, ReplayBuffer
 from kbnn.targets.base import ColdStart
 from kbnn.targets.prediction import IN_WARMUP, Forecast, select_rows
 from kbnn.targets.registry import candidate_types

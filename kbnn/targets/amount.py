@@ -19,13 +19,12 @@ from kbnn.core.constants import LEAST_SHARE, PRESENCE_RATE, PROBIT_VAR
 from kbnn.core.kernel import Prediction
 from kbnn.core.likelihoods import presence_probability
 from kbnn.core.normal import lower_quantiles
-from kbnn.distributions import calibration, hurdle, log_link
+from kbnn.distributions import calibration, hurdle, transformed_normal
 from kbnn.distributions.calibration import FIRST_MEAN, LINK_UNIT, MEAN_SCALE_FACTOR
 from kbnn.distributions.hurdle import Hurdle
-from kbnn.distributions.log_link import LogLink
 from kbnn.distributions.predictive import PARAM
-from kbnn.targets.base import CalibrationUpdate, ColdStart, TargetScale
-from kbnn.targets.cold_start import AmountColdStart
+from kbnn.distributions.transformed_normal import LogLink
+from kbnn.targets.base import AmountColdStart, CalibrationUpdate, ColdStart, TargetScale
 from kbnn.targets.positive import Positive
 from kbnn.targets.prediction import Forecast
 
@@ -68,7 +67,7 @@ class Amount(Positive):
 
     def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
         """Apply the link: -inf for 0, NaN (no label) for values below 0."""
-        z = log_link.apply_link(y, calibration_state[: len(self.targets), LINK_UNIT])
+        z = transformed_normal.apply_link(y, calibration_state[: len(self.targets), LINK_UNIT])
         return np.where(y == 0.0, -np.inf, z)
 
     def inverse_link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
@@ -124,7 +123,9 @@ class Amount(Positive):
         """Write the interval gains into the distributions, and update them with the labels."""
         z = np.where(z == np.inf, np.nan, z)
         y = np.where(
-            z == -np.inf, 0.0, log_link.apply_inverse_link(z, calibration_state[:, LINK_UNIT])
+            z == -np.inf,
+            0.0,
+            transformed_normal.apply_inverse_link(z, calibration_state[:, LINK_UNIT]),
         )
         for j in range(len(self.targets)):
             rows = np.ascontiguousarray(distribution[:, j])

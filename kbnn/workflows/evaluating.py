@@ -22,20 +22,19 @@ from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
 from kbnn.fleet.key_index import KeyScores, read_keys
 from kbnn.metrics.decision_figures import ClassFigures, DecisionOptions, NumberFigures
-from kbnn.metrics.figures import MetricRow, MetricTable, flatten_metrics
-from kbnn.metrics.score import PinballLoss
+from kbnn.metrics.figures import MetricRow, MetricTable, PinballLoss, flatten_metrics
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import TargetSection, build_target_section
 from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import Verdict
 from kbnn.model.interface import StreamModel
-from kbnn.model.replay_buffer import MAX_HELD_ROWS
+from kbnn.model.replay import MAX_HELD_ROWS
 from kbnn.output.fields import OutputOptions, list_output_fields, quantile_name
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import IN_WARMUP, select_rows
 from kbnn.targets.registry import VALUE_RANGES, find_value_ranges
 from kbnn.wording import format_count, format_number
-from kbnn.workflows.alert_scoring import AlertScoring
+from kbnn.workflows.alerts import AlertScoring
 from kbnn.workflows.predicting import predict_rows
 from kbnn.workflows.run_results import advise_frozen
 

@@ -33,11 +33,10 @@ from kbnn.option_table import (
     list_keywords,
     parse_keywords,
 )
-from kbnn.output.alerts import check_alert_name
 from kbnn.output.writers import check_name
 from kbnn.targets.base import max_outputs
 from kbnn.targets.registry import make_target_type, requested_numeric_type
-from kbnn.workflows.alert_command import split_command
+from kbnn.workflows.alerts import check_alert_name, split_command
 
 MODEL_OPTION: Final = "--model"
 """The option of the trained model: the only output that may replace a model."""

@@ -11,7 +11,7 @@ import pytest
 
 from kbnn.array_types import FloatArray
 from kbnn.core.kernel import predict_parallel
-from kbnn.distributions import temperature as sharp
+from kbnn.distributions import categorical as sharp
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
 from kbnn.model import scaler

@@ -21,7 +21,7 @@ from kbnn.model import learner
 from kbnn.model.file import load
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
-from kbnn.targets.cold_start import NumericColdStart
+from kbnn.targets.base import NumericColdStart
 from kbnn.targets.prediction import Forecast, join_forecasts
 from tests.bench.data import block, schema
 from tests.commands import kbnn

@@ -19,8 +19,7 @@ from kbnn.distributions import calibration
 from kbnn.model import candidates, learner, merge, recursive_forecast, replay, scaler
 from kbnn.model.learner import LearnEvents, _select_replayable_rows
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import BufferedRows
+from kbnn.model.replay import BufferedRows, ReplayState
 from kbnn.model.rescale import grow_state
 from kbnn.model.settings import Settings
 from kbnn.targets.registry import make_target_type

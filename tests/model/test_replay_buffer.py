@@ -12,7 +12,7 @@ from kbnn.core.reference import ALARM
 from kbnn.data.batch import Rows, slice_rows
 from kbnn.errors import ModelError
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer
+from kbnn.model.replay import BufferedRows, ReplayBuffer
 from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
 from tests.bench.data import block, schema

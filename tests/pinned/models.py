@@ -24,7 +24,7 @@ from kbnn.model.diagnostics import (
 )
 from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay_buffer import compute_buffer_rows
+from kbnn.model.replay import compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
 from kbnn.model.serialize import to_state

@@ -29,7 +29,7 @@ from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 from kbnn.model.learner import _select_replayable_rows
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay_buffer import BufferedRows
+from kbnn.model.replay import BufferedRows
 from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
 from kbnn.targets.base import TargetScale

@@ -18,11 +18,11 @@ from kbnn import Config, init, predict
 from kbnn.array_types import FloatArray
 from kbnn.core import kernel, likelihoods
 from kbnn.data.batch import Rows
-from kbnn.distributions import calibration, log_link, negative_binomial
+from kbnn.distributions import calibration, negative_binomial, transformed_normal
 from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.log_link import LogLink
 from kbnn.distributions.negative_binomial import NegativeBinomial
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
+from kbnn.distributions.transformed_normal import LogLink
 from kbnn.metrics.sections import describe_dependence, describe_target
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import from_state, to_state
@@ -231,17 +231,21 @@ def test_a_positive_value_is_judged_as_integration_would(
 def test_the_link_of_positive_values_goes_there_and_back(unit: float) -> None:
     y = np.geomspace(1e-120, 1e120, 241) if unit == 0.0 else np.geomspace(1e-60, 1e3, 64) * unit
     units = np.full(len(y), unit)
-    z = log_link.apply_link(y, units)
+    z = transformed_normal.apply_link(y, units)
     assert np.all(np.diff(z) > 0.0)
     np.testing.assert_allclose(
-        log_link.apply_inverse_link(z, units), y, rtol=1e-13 if unit else 1e-11
+        transformed_normal.apply_inverse_link(z, units), y, rtol=1e-13 if unit else 1e-11
     )
     step = 1e-6
     slope = (
-        log_link.apply_inverse_link(z + step, units) - log_link.apply_inverse_link(z - step, units)
+        transformed_normal.apply_inverse_link(z + step, units)
+        - transformed_normal.apply_inverse_link(z - step, units)
     ) / (2.0 * step)
-    np.testing.assert_allclose(np.log(slope), log_link.log_slope(y, units), atol=1e-6)
-    assert log_link.apply_link(np.array([0.0, -1.0]), units[:2]).tolist() == [np.inf, np.inf]
+    np.testing.assert_allclose(np.log(slope), transformed_normal.log_slope(y, units), atol=1e-6)
+    assert transformed_normal.apply_link(np.array([0.0, -1.0]), units[:2]).tolist() == [
+        np.inf,
+        np.inf,
+    ]
 
 
 def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:

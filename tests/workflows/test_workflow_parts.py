@@ -31,6 +31,7 @@ from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import choose_headline, describe_bias
 from kbnn.model import merge, scaler
 from kbnn.model.diagnostics import Effect, _build_effects
+from kbnn.model.learner import LearnerState
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from kbnn.targets.registry import make_target_type
@@ -189,7 +190,7 @@ def test_a_stream_that_changed_often_for_its_length_is_remarked_on(
 ) -> None:
     model = learned()
     model.learner_state = model.learner_state._replace(seen=rows)
-    monkeypatch.setattr(OnlineModel, "alarm_count", alarms)
+    monkeypatch.setattr(LearnerState, "get_count", lambda *_: alarms)
     [(_, verdict)] = run_results.judge_targets(model)
     assert any(text.startswith("The stream changed") for text in verdict.sentences) == told
 
