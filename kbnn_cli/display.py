@@ -397,7 +397,7 @@ class TrainListener(Listener):
             self._resumed = True
         overall = training.overall_model
         self._alarms = overall.learner_state.get_count("alarms")
-        kinds = {racer.learner.settings.kind for racer in overall.racers}
+        kinds = {candidate.learner.settings.kind for candidate in overall.candidates}
         self._selecting_target_type = overall.is_warming_up or len(kinds) > 1
         self._log_event("start", training, continued=training.continued)
         if self._quiet:
@@ -479,7 +479,7 @@ class TrainListener(Listener):
         """Announce the selected target type unless it is plain regression."""
         self._selecting_target_type = False
         model = training.overall_model
-        selected = compare_target_types(model.racers, model.lost)
+        selected = compare_target_types(model.candidates, model.eliminated)
         if selected is None:
             return
         kind, other, nats = selected

@@ -239,7 +239,7 @@ def learn_rows(
     """
     with model._learning_lock:
         known = model._require_model()
-        rows = rows._replace(y=y, number=known.met + 1 + np.arange(len(y)), weight=weight)
+        rows = rows._replace(y=y, number=known.rows_seen + 1 + np.arange(len(y)), weight=weight)
         for start in range(0, len(y), BLOCK_ROWS):
             known.learn(slice_rows(rows, start, start + BLOCK_ROWS), again)
 
@@ -328,5 +328,5 @@ def _build_rows(model: Model, known: StreamModel, table: Any, y: Sequence[Any]) 
     if any(exceeds_limits(x, MIN_ABS_VALUE, MAX_ABS_VALUE)):
         return None
     targets = np.concatenate([reader.encode_targets(value) for value in y])
-    number = known.met + 1 + np.arange(len(x))
+    number = known.rows_seen + 1 + np.arange(len(x))
     return Rows(x, targets, number, schema=reader.schema)

@@ -461,7 +461,7 @@ class Model:
             model = self._require_single_model()
             with model.lock:
                 model.recover_transaction()
-                model.learn(self._row_reader().encode_row(x, y, weight, model.met + 1))
+                model.learn(self._row_reader().encode_row(x, y, weight, model.rows_seen + 1))
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
         """Predict one row.
@@ -548,7 +548,7 @@ class Model:
         try:
             model.learn(RowEncoder(model.schema, log_notice).encode_row(x, y, weight, 1))
         finally:
-            if model.met:
+            if model.rows_seen:
                 self._model = model
 
     def _create_from_row(self, x: Mapping[str, Any], y: Any) -> OnlineModel:
@@ -720,7 +720,7 @@ class Model:
     def candidates(self) -> list[dict[str, Any]]:
         """Settings that were compared with the leading ones: `settings`, `nats` behind, `row`."""
         with self._locked_single_model() as model:
-            found = rank_candidates(model.racers, model.lost)
+            found = rank_candidates(model.candidates, model.eliminated)
             return [candidate._asdict() for candidate in found]
 
     def save(self, path: str | os.PathLike[str]) -> None:

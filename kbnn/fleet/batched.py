@@ -155,12 +155,16 @@ class BatchedModels:
             known[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0
         return self._build_forecast(made, scale, known)
 
-    def _build_forecast(self, made: Prediction, scale: FloatArray, tails: FloatArray) -> Forecast:
+    def _build_forecast(
+        self, made: Prediction, scale: FloatArray, calibration: FloatArray
+    ) -> Forecast:
         """Build the forecasts of one row per model, as one row with many targets."""
         scaled = TargetScale(scale[:, 0, scaler.CENTER], scale[:, 0, scaler.SCALE])
         mean, function_var, noise_var = (part.T for part in made[:3])
         one = Prediction(mean, function_var, noise_var, made.probability, made.inlier, made.status)
-        forecast = self.learner.task.build_forecast(one, scaled, self.layout.settings.robust, tails)
+        forecast = self.learner.task.build_forecast(
+            one, scaled, self.layout.settings.robust, calibration
+        )
         turned = [np.ascontiguousarray(part.swapaxes(0, 1)) for part in forecast[:4]]
         return Forecast(
             turned[0],

@@ -192,11 +192,11 @@ def create_pooled_model(
     settings: Settings, common: OnlineModel, widths: BetweenKeyVariance
 ) -> OnlineModel:
     """Create the model of a key that starts from the pooled model."""
-    leader = common.racers[0]
+    leader = common.candidates[0]
     model = OnlineModel(settings, common.schema)
     learner = make_learner(model.schema, _key_settings(settings, common))
-    tails = learner.task.init_calibration(settings.robust)
-    tails[:, LINK_UNIT] = leader.learned.tails[:, LINK_UNIT]
+    calibration = learner.task.init_calibration(settings.robust)
+    calibration[:, LINK_UNIT] = leader.learned.calibration[:, LINK_UNIT]
     learned = LearnerState(
         tuple(
             open_session(widths.make_initial_state(member.state()))
@@ -207,15 +207,15 @@ def create_pooled_model(
         leader.learned.seen,
         0,
         ReplayBuffer(settings.keep, len(common.schema.targets)),
-        tails,
-        ReplayState(since=leader.learned.seen, settled=True),
+        calibration,
+        ReplayState(since=leader.learned.seen, is_corrected=True),
         init_class_temperature(
             learner.task.labels, settings.robust, leader.learned.members[0].config.outputs
         ),
         leader.learned.specs,
         leader.learned.bins,
     )
-    model.racers = (Candidate(learner, learned),)
+    model.candidates = (Candidate(learner, learned),)
     return model
 
 
@@ -243,20 +243,20 @@ def refit_pooled(model: OnlineModel, current: OnlineModel) -> OnlineModel:
     The first keys start from a pooled model that knows little more than they do. By the time they
     have REFIT_ROWS rows, it knows more, also about how keys differ.
     """
-    numbers = current.learner_state.kept.rows(current.schema.width).number
+    numbers = current.learner_state.buffer.rows(current.schema.width).number
     return learn_held_rows(model, current) if len(numbers) and numbers[0] == 1.0 else current
 
 
 def learn_held_rows(model: OnlineModel, held: OnlineModel) -> OnlineModel:
     """Learn buffered rows of `held`; its record is kept, because the rows were scored before."""
-    rows = held.learner_state.kept.rows(model.schema.width)
+    rows = held.learner_state.buffer.rows(model.schema.width)
     if len(rows.y):
         number = rows.number.astype(np.int64)
         x_sd = rows.x_sd if rows.x_sd.shape[1] else None
         model.learn(Rows(rows.x, rows.y, number, x_sd, rows.weight))
         _ = model.card
     model.record.set_card(lambda: held.card)
-    model.skipped, model.met = held.skipped, held.met
+    model.skipped, model.rows_seen = held.skipped, held.rows_seen
     return model
 
 

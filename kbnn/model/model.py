@@ -105,11 +105,11 @@ class OnlineModel:
             ReplayBuffer(MAX_HELD_ROWS, targets),
             learner.task.init_calibration(settings.robust),
         )
-        self.racers: tuple[Candidate, ...] = (Candidate(learner, nothing),)
-        self.lost: tuple[EliminatedCandidate, ...] = ()
+        self.candidates: tuple[Candidate, ...] = (Candidate(learner, nothing),)
+        self.eliminated: tuple[EliminatedCandidate, ...] = ()
         self.skipped = 0  # rows without a target
-        self.let_go = 0  # rows dropped in the warm-up before any target had varied
-        self.met = 0  # rows of the stream, in all passes
+        self.dropped_rows = 0  # rows dropped in the warm-up before any target had varied
+        self.rows_seen = 0  # rows of the stream, in all passes
         self.position: dict[str, Any] = {}
         self.record = PrequentialRecord(
             Scorecard(
@@ -146,37 +146,37 @@ class OnlineModel:
             self.record.count_rows(self.task)  # its rows have the old width
         self._schema = schema
         self.timeline = Timeline(schema)
-        self.racers = tuple(
+        self.candidates = tuple(
             replace(
                 candidate,
                 learner=make_learner(schema, candidate.learner.settings, candidate.learner.task),
             )
-            for candidate in self.racers
+            for candidate in self.candidates
         )
         if wider:
             before = make_fill_values(self.learner.indicators)
-            for candidate in self.racers:
-                candidate.learned.kept.fill_values = before
+            for candidate in self.candidates:
+                candidate.learned.buffer.fill_values = before
             self.record.add_columns(self.task, before)
 
     @property
     def learner(self) -> Learner:
         """Learner of the leader."""
-        return self.racers[0].learner
+        return self.candidates[0].learner
 
     @property
     def learner_state(self) -> LearnerState:
         """State of the leader; setting it drops all other candidates."""
-        return self.racers[0].learned
+        return self.candidates[0].learned
 
     @learner_state.setter
     def learner_state(self, learned: LearnerState) -> None:
-        self.racers = (replace(self.racers[0], learned=learned),)
+        self.candidates = (replace(self.candidates[0], learned=learned),)
 
     @property
     def alarms(self) -> list[int]:
         """Numbers of the last hundred rows that raised a drift alarm."""
-        return list(self.racers[0].alarms)
+        return list(self.candidates[0].alarms)
 
     @property
     def card(self) -> Scorecard:
@@ -188,7 +188,7 @@ class OnlineModel:
     @property
     def interval_mode(self) -> str | None:
         """`tracked` if intervals are calibrated online, else `stated`; None if there are none."""
-        kept = self.learner_state.tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
+        kept = self.learner_state.calibration[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
         moved = bool(kept.size) and not bool(np.all(kept == 1.0))
         if self.task.labels:
             return None
@@ -199,9 +199,9 @@ class OnlineModel:
         if wanted == "tracked" and self.settings.intervals == "stated":
             raise UsageError("the model was trained with --intervals model: leave out --intervals")
         if wanted == "stated":
-            tails = self.learner_state.tails.copy()
-            tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0
-            self.learner_state = self.learner_state._replace(tails=tails)
+            calibration = self.learner_state.calibration.copy()
+            calibration[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0
+            self.learner_state = self.learner_state._replace(calibration=calibration)
 
     @property
     def wants_saving(self) -> bool:
@@ -216,7 +216,7 @@ class OnlineModel:
     @property
     def held_rows(self) -> int:
         """Number of rows held in the warm-up."""
-        return len(self.learner_state.kept) if self.is_warming_up else 0
+        return len(self.learner_state.buffer) if self.is_warming_up else 0
 
     @property
     def rows(self) -> int:
@@ -226,7 +226,7 @@ class OnlineModel:
     @property
     def rejected_rows(self) -> int:
         """Rows with a target that could not be learned."""
-        return self.learner_state.get_count("rejected") + self.let_go
+        return self.learner_state.get_count("rejected") + self.dropped_rows
 
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
         """Predict each row, then learn it; rows are scored except in a later pass (`again`)."""
@@ -294,7 +294,7 @@ class OnlineModel:
         else:
             forecast = self._predict_independent(rows)
         self.skipped += len(rows.y)
-        self.met += len(rows.y)
+        self.rows_seen += len(rows.y)
         forecast = forecast._replace(status=np.full(len(rows.y), UNLABELLED))
         if not self.is_warming_up:
             self.record.add_rows(self.task, rows, forecast, False)
@@ -305,7 +305,7 @@ class OnlineModel:
     ) -> LearnResult:
         """Predict and learn rows; `earlier_forecasts` are those of some rows, by position."""
         self.trial_state = None
-        held = not self.racers[0].learned.members
+        held = not self.candidates[0].learned.members
         if held and (again or not self.settings.units):
             finish_warmup(self)
             held = False
@@ -318,20 +318,20 @@ class OnlineModel:
         rows = placed.training_rows
         while at < len(rows.y):
             rest = rows if at == 0 else slice_rows(rows, at, len(rows.y))
-            if not self.racers[0].learned.members:
+            if not self.candidates[0].learned.members:
                 part = hold_rows(self, rest)
             else:
                 if self.settings.kind == "auto":
-                    self.racers, rest, new_changes = candidates.split_at_invalid_target(
-                        self.racers, self._schema, rest
+                    self.candidates, rest, new_changes = candidates.split_at_invalid_target(
+                        self.candidates, self._schema, rest
                     )
                     type_changes += new_changes
-                self.racers, part, skipped, lost = candidates.learn_candidates(
-                    self.racers, rest, self.met + 1, again
+                self.candidates, part, skipped, eliminated = candidates.learn_candidates(
+                    self.candidates, rest, self.rows_seen + 1, again
                 )
-                self.met += len(part.status)
+                self.rows_seen += len(part.status)
                 self.skipped += skipped
-                self.lost += lost
+                self.eliminated += eliminated
             parts.append(part)
             at += len(part.status)
         forecast = placed.restore_level(
@@ -405,7 +405,7 @@ def _learn_between_origins(model: OnlineModel, rows: Rows) -> LearnResult:
         part = rows if stop - at == len(rows.y) else slice_rows(rows, at, stop)
         parts.append(model._learn_labelled(part, {}))
         model.step_errors = model.step_errors.advance(stop - at)
-        if is_origin(before + stop - at) and model.racers[0].learned.members:
+        if is_origin(before + stop - at) and model.candidates[0].learned.members:
             _record_origin(model, before + stop - at)
         at = stop
     if len(parts) == 1:

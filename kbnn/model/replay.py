@@ -206,12 +206,12 @@ ALARM_REPLAY_RATIO: Final = 2
 class ReplayState(NamedTuple):
     """Progress of the replay schedule."""
 
-    debt: float = 0.0  # backlog: rows still to be replayed
+    backlog: float = 0.0  # rows still to be replayed
     since: int = 0  # row count at which the schedule (re)started
-    settled: bool = False  # the surplus was removed: replay no longer changes covariances
+    is_corrected: bool = False  # the surplus was removed: replay no longer changes covariances
     rows: int = 0  # rows replayed; restarts when the networks restart in a new scale
     alarm: int = 0  # number of the row that raised the last alarm, until the next burst
-    grown: int = REPLAY_ROWS  # row count at which the surplus is removed
+    correction_row: int = REPLAY_ROWS  # row count at which the surplus is removed
 
 
 def compute_replay_interval(n: int) -> int:
@@ -224,7 +224,7 @@ def compute_replay_interval(n: int) -> int:
 
 def find_next_burst(replay: ReplayState, seen: int) -> int:
     """Return the next row count after `seen` with a burst; after an alarm the backlog waits."""
-    if replay.debt >= 1.0 and not replay.alarm:
+    if replay.backlog >= 1.0 and not replay.alarm:
         return seen + 1
     n = seen - replay.since
     step = compute_replay_interval(n)
@@ -242,7 +242,7 @@ def add_to_backlog(replay: ReplayState, seen: int, ratio: int) -> ReplayState:
     n = seen - replay.since
     ratio = min(ratio, ALARM_REPLAY_RATIO) if replay.since else ratio
     share = min(1.0, REPLAY_ROWS / n) if n <= REPLAY_END_ROWS else 0.0
-    return replay._replace(debt=replay.debt + compute_replay_interval(n - 1) * ratio * share)
+    return replay._replace(backlog=replay.backlog + compute_replay_interval(n - 1) * ratio * share)
 
 
 def draw_replay_rows(seed: int, seen: int, rows: int, count: int) -> IntArray:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _REPLACED: Final = (
     "_schema",
     "timeline",
-    "racers",
-    "lost",
+    "candidates",
+    "eliminated",
     "skipped",
-    "let_go",
-    "met",
+    "dropped_rows",
+    "rows_seen",
     "monitor",
     "step_errors",
 )
@@ -59,9 +59,9 @@ class Transaction:
         self._room = model.pending_rows.mark() if model._schema.wait else None
         self._kept: list[tuple[ReplayBuffer, Any]] = []
         self._sessions: tuple[Session, ...] = ()
-        for candidate in model.racers:
+        for candidate in model.candidates:
             learned = candidate.learned
-            self._kept.append((learned.kept, learned.kept.mark()))
+            self._kept.append((learned.buffer, learned.buffer.mark()))
             self._sessions += learned.members
             for session in learned.members:
                 session.begin_log()
@@ -75,7 +75,7 @@ class Transaction:
         """Restore the model, except for the networks, whose logs are rewound."""
         for name, value in zip(_REPLACED, self._before, strict=True):
             setattr(model, name, value)
-        for candidate in model.racers:
+        for candidate in model.candidates:
             candidate.learner.task.schema = model._schema
         model.record.reset(self._record)
         if self._history is not None:

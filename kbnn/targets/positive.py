@@ -1,4 +1,4 @@
-"""Targets learned through a link (kbnn.distributions.transformed_normal): positive numbers, shares."""
+"""Targets learned through a link (distributions.transformed_normal): positive numbers, shares."""
 
 from __future__ import annotations
 

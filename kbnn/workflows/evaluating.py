@@ -307,9 +307,9 @@ class UnlearnedRowNotices:
         self._first: dict[str, _InvalidTarget] = {}
         self._reported_invalid = self._reported_dropped = False
 
-    def notice_dropped_rows(self, let_go: int) -> str | None:
+    def notice_dropped_rows(self, dropped_rows: int) -> str | None:
         """Return the notice about rows dropped while the target was constant, once; else None."""
-        if self._reported_dropped or not let_go:
+        if self._reported_dropped or not dropped_rows:
             return None
         self._reported_dropped = True
         return (

@@ -471,7 +471,10 @@ class Training:
             self.model.schema.targets,
             settled=self.model.settings.kind != "auto",
         )
-        for text in (invalid, self._unlearnable.notice_dropped_rows(self.overall_model.let_go)):
+        for text in (
+            invalid,
+            self._unlearnable.notice_dropped_rows(self.overall_model.dropped_rows),
+        ):
             if text is not None:
                 self.listener.on_notice(text)
         if self._writer is not None and not again:

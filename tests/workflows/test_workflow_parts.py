@@ -120,7 +120,7 @@ def test_statistics_of_shares_are_those_of_all_rows() -> None:
 def test_rows_of_shares_are_numbered_one_share_after_another() -> None:
     models = [learned(60), learned(50, seed=1)]
     kept = merge._merge_buffers(
-        models, [model.learner_state.kept.rows() for model in models]
+        models, [model.learner_state.buffer.rows() for model in models]
     ).rows()
     assert kept.number.tolist() == list(range(1, 111))
 
