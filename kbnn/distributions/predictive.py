@@ -46,7 +46,9 @@ class DistributionParams(NamedTuple):
     most: int = 5 + GAIN_COUNT  # largest value seen before
     kind: int = 6 + GAIN_COUNT  # code of the distribution, see kbnn.distributions.dispatch
     unit: int = 7 + GAIN_COUNT  # unit of a link (kbnn.distributions.transformed_normal)
-    none: int = 8 + GAIN_COUNT  # probability of exactly 0 of an amount (kbnn.distributions.hurdle)
+    none: int = (
+        8 + GAIN_COUNT
+    )  # probability of exactly 0 of an amount (kbnn.distributions.transformed_normal)
 
 
 QUADRATURE_POINTS: Final = 14

@@ -18,8 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from kbnn.core.reference import LEARNED, REJECTED, UNLABELLED
-from kbnn.data.batch import LearnResult, Rows, slice_rows
-from kbnn.data.row_blocks import take_rows
+from kbnn.data.batch import LearnResult, Rows, slice_rows, take_rows
 from kbnn.data.schema import Schema
 from kbnn.errors import ModelError
 from kbnn.fleet.dask_backend import DaskCluster, RemotePartitions

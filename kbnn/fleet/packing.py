@@ -46,10 +46,9 @@ from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate
 from kbnn.model.encoding import NO_BINS
 from kbnn.model.ensemble import make_equal_weights
 from kbnn.model.learner import LearnerState, make_learner
-from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
-from kbnn.model.settings import Settings
+from kbnn.model.settings import BELIEF_LIMIT, Settings
 from kbnn.plain_values import read_dataclass, read_value
 from kbnn.targets.base import TargetType, is_valid_output_count
 

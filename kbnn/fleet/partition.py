@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.data.batch import Rows, slice_rows
-from kbnn.data.row_blocks import take_rows
+from kbnn.data.batch import Rows, slice_rows, take_rows
 from kbnn.data.schema import Schema
 from kbnn.errors import ModelError
 from kbnn.fleet import packing

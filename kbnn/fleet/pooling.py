@@ -40,11 +40,10 @@ from kbnn.metrics.figures import check_stored_count, restore_floats
 from kbnn.model import file as modelfile
 from kbnn.model.candidates import Candidate
 from kbnn.model.learner import LearnerState, make_learner
-from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import ReplayBuffer, ReplayState
 from kbnn.model.serialize import to_state
-from kbnn.model.settings import Settings
+from kbnn.model.settings import BELIEF_LIMIT, Settings
 from kbnn.plain_values import read_value
 from kbnn.targets.classification import init_class_temperature
 
@@ -260,6 +259,8 @@ def learn_held_rows(model: OnlineModel, held: OnlineModel) -> OnlineModel:
     return model
 
 
+FORMER_UNPOOLED_KEY: Final = "young"
+"""Name of the unpooled keys in fleets saved before version 0.2.0."""
 MAX_SHIFT_VALUES: Final = 1 + 4 * 1024
 """Largest length of a stored shift: four numbers per layer, and the noise."""
 EMPTY_MODEL: Final = b""
@@ -347,14 +348,15 @@ class Pooling:
     def to_json(self) -> dict[str, Any]:
         """Return plain data for the fleet's state, without the pooled and the initial model."""
         return {
-            "young": sorted(self.unpooled_keys),
+            "unpooled": sorted(self.unpooled_keys),
             "widths": self.key_variance.to_json(),
             "moved": self._queued_shifts,
         }
 
     def restore(self, plain: Mapping[str, Any], start: bytes) -> None:
         """Restore from `to_json` and the bytes of the initial model."""
-        self.unpooled_keys = set(read_value(list[str], plain["young"], "young"))
+        unpooled = plain["unpooled" if "unpooled" in plain else FORMER_UNPOOLED_KEY]
+        self.unpooled_keys = set(read_value(list[str], unpooled, "unpooled"))
         self.key_variance = BetweenKeyVariance.from_json(plain["widths"])
         self._queued_shifts = [
             (check_stored_count(row), _check_shift(move)) for row, move in plain.get("moved", [])

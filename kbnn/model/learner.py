@@ -38,11 +38,10 @@ from kbnn.distributions.categorical import NO_TEMPERATURE, extend_classes
 from kbnn.model import ensemble, replay, scaler
 from kbnn.model.encoding import NO_BINS, encode_inputs, fit_bins, prepend_bins, rescale_bins
 from kbnn.model.ensemble import Member, PoolWeights
-from kbnn.model.limits import is_within_limits
 from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
-from kbnn.model.settings import Settings
+from kbnn.model.settings import Settings, is_within_limits
 from kbnn.targets.base import CalibrationUpdate, TargetScale, TargetType
 from kbnn.targets.classification import apply_class_temperature, init_class_temperature
 from kbnn.targets.prediction import Forecast

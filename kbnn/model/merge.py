@@ -220,7 +220,7 @@ def _align(models: Sequence[OnlineModel], schema: Schema) -> list[_Share]:
         if has_class_outputs:
             y = _reorder_labels(y, classes)
             sharp = categorical.reorder_classes(categorical.extend_classes(sharp, outputs), classes)
-        elapsed = _elapsed(schema, model.schema)
+        elapsed = _count_elapsed_steps(schema, model.schema)
         if elapsed is not None:
             place, days = elapsed
             columns[t + place, [scaler.MEAN, scaler.CENTER]] += days
@@ -267,7 +267,7 @@ def _reorder_labels(y: FloatArray, classes: IntArray) -> FloatArray:
     return np.where(known, classes[np.where(known, y, 0.0).astype(np.int64)], np.nan)
 
 
-def _elapsed(schema: Schema, other: Schema) -> tuple[int, float] | None:
+def _count_elapsed_steps(schema: Schema, other: Schema) -> tuple[int, float] | None:
     """Return the input with the elapsed days, and by how many days the other's start is later."""
     clock, its = schema.clock, other.clock
     if clock is None or its is None or len(clock.names) == 2 * len(clock.cycles):

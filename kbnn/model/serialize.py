@@ -25,23 +25,14 @@ from kbnn.errors import ModelError
 from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import scaler
-from kbnn.model.anomaly import is_valid_detector
+from kbnn.model.anomaly import MAX_ALERT_RATE, Monitor, is_valid_detector, start_monitor
 from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.encoding import NO_BINS, is_valid_bins
 from kbnn.model.ensemble import Member, PoolWeights
 from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.learner import DroppedMember, LearnerState, make_learner
-from kbnn.model.limits import (
-    BELIEF_LIMIT,
-    EVIDENCE_LIMIT,
-    MAX_CANDIDATES,
-    MAX_REPLAY_BACKLOG,
-    ROW_EVIDENCE_LIMIT,
-    TARGET_LIMIT,
-)
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import MAX_ALERT_RATE, Monitor, start_monitor
 from kbnn.model.pending_labels import (
     COUNTER_NAMES,
     PendingArrays,
@@ -50,7 +41,17 @@ from kbnn.model.pending_labels import (
 )
 from kbnn.model.recursive_forecast import can_combine
 from kbnn.model.replay import MAX_HELD_ROWS, BufferedRows, ReplayBuffer, ReplayState
-from kbnn.model.settings import MAX_ENSEMBLE, MAX_LAYER_UNITS, Settings
+from kbnn.model.settings import (
+    BELIEF_LIMIT,
+    EVIDENCE_LIMIT,
+    MAX_CANDIDATES,
+    MAX_ENSEMBLE,
+    MAX_LAYER_UNITS,
+    MAX_REPLAY_BACKLOG,
+    ROW_EVIDENCE_LIMIT,
+    TARGET_LIMIT,
+    Settings,
+)
 from kbnn.plain_values import read_dataclass, read_value
 from kbnn.targets.base import TargetType, is_valid_output_count
 from kbnn.targets.classification import init_class_temperature

@@ -3,7 +3,7 @@
 The network has two outputs for each target. The first is that of a positive target
 (kbnn.targets.positive) and learns only from rows with an amount; the second is a binary class:
 whether there is an amount. The network learns the link's z, and its limit -inf where the target is
-0. The predictive distribution combines both (kbnn.distributions.hurdle).
+0. The predictive distribution combines both (kbnn.distributions.transformed_normal).
 
 The calibration state has two rows per target: the mixture of the amounts, and the intervals of the
 whole distribution.
@@ -19,11 +19,10 @@ from kbnn.core.constants import LEAST_SHARE, PRESENCE_RATE, PROBIT_VAR
 from kbnn.core.kernel import Prediction
 from kbnn.core.likelihoods import presence_probability
 from kbnn.core.normal import lower_quantiles
-from kbnn.distributions import calibration, hurdle, transformed_normal
+from kbnn.distributions import calibration, transformed_normal
 from kbnn.distributions.calibration import FIRST_MEAN, LINK_UNIT, MEAN_SCALE_FACTOR
-from kbnn.distributions.hurdle import Hurdle
 from kbnn.distributions.predictive import PARAM
-from kbnn.distributions.transformed_normal import LogLink
+from kbnn.distributions.transformed_normal import Hurdle, LogLink
 from kbnn.targets.base import AmountColdStart, CalibrationUpdate, ColdStart, TargetScale
 from kbnn.targets.positive import Positive
 from kbnn.targets.prediction import Forecast
@@ -63,7 +62,7 @@ class Amount(Positive):
 
     def zero_bin_width(self, calibration_state: FloatArray) -> float:
         """Return the width of the values rounded to 0, for the target with the smallest unit."""
-        return float(np.min(hurdle.zero_bin_width(calibration_state[:, LINK_UNIT])))
+        return float(np.min(transformed_normal.zero_bin_width(calibration_state[:, LINK_UNIT])))
 
     def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
         """Apply the link: -inf for 0, NaN (no label) for values below 0."""

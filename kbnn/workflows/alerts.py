@@ -40,8 +40,8 @@ from kbnn.data.schema import Schema
 from kbnn.data.timestamps import parse_time_value
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
+from kbnn.model.anomaly import AlertRate, monitor_rows, set_alert_rate
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import AlertRate, monitor_rows, set_alert_rate
 from kbnn.output.fields import decode_targets
 from kbnn.output.writers import STDOUT, open_output
 from kbnn.sink import Closeable

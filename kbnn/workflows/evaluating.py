@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbnn.data.batch import Rows
+from kbnn.data.batch import Rows, take_rows
 from kbnn.data.dataset import Stream
-from kbnn.data.row_blocks import take_rows
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
 from kbnn.fleet.key_index import KeyScores, read_keys

@@ -17,8 +17,7 @@ from typing import Final
 import numpy as np
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.data.batch import Rows
-from kbnn.data.row_blocks import concat_rows, take_rows
+from kbnn.data.batch import Rows, concat_rows, take_rows
 from kbnn.errors import DataError, UsageError
 from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.key_index import read_keys

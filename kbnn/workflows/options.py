@@ -25,7 +25,7 @@ from kbnn.errors import KbnnError, UsageError
 from kbnn.fleet.fleet import FLEET_DEFAULTS
 from kbnn.fleet.store import MODELS_FILE, is_fleet
 from kbnn.model import file as modelfile
-from kbnn.model.monitor import AlertRate
+from kbnn.model.anomaly import AlertRate
 from kbnn.model.settings import PRESETS, IncompatibleOptionsError, Settings
 from kbnn.option_table import (
     LOCAL_ENGINE,

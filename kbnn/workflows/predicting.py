@@ -10,17 +10,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from kbnn.data.batch import Anomalies, LearnResult, Rows, TargetTypeChange, join_anomalies
+from kbnn.data.batch import (
+    Anomalies,
+    LearnResult,
+    Rows,
+    TargetTypeChange,
+    concat_rows,
+    join_anomalies,
+)
 from kbnn.data.dataset import Stream, open_stream
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.reading import BadRowWriter
-from kbnn.data.row_blocks import concat_rows
 from kbnn.fleet.dask_backend import DaskCluster, RemotePredictor
 from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.key_index import read_keys
+from kbnn.model.anomaly import judge_rows
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import judge_rows
 from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.option_table import LOCAL_ENGINE
 from kbnn.output.writers import AddedField, Writer

@@ -21,9 +21,9 @@ from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.target_metrics import find_metrics
 from kbnn.model import file as modelfile
+from kbnn.model.anomaly import set_alert_rate
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import set_alert_rate
 from kbnn.model.settings import Settings
 from kbnn.output.fields import OutputOptions, list_output_fields
 from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer

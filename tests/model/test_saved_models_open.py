@@ -12,8 +12,8 @@ import pytest
 import kbnn
 from kbnn.array_types import FloatArray
 from kbnn.errors import ModelError
-from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.serialize import from_state, to_state
+from kbnn.model.settings import BELIEF_LIMIT
 from kbnn.workflows.checkpoint import Checkpoint
 from tests.commands import kbnn as run_kbnn
 

@@ -13,17 +13,15 @@ from kbnn.core.kernel import Prediction
 from kbnn.data.schema import Column, Schema
 from kbnn.distributions import (
     calibration,
-    hurdle,
     negative_binomial,
     predictive,
     transformed_normal,
 )
 from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.hurdle import Hurdle
 from kbnn.distributions.negative_binomial import NegativeBinomial
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import PARAM
-from kbnn.distributions.transformed_normal import LogLink
+from kbnn.distributions.transformed_normal import Hurdle, LogLink
 from kbnn.errors import DataError, UsageError
 from kbnn.metrics.class_metrics import ClassScore
 from kbnn.metrics.class_metrics import ScoredClassBatch as JudgedLabels
@@ -139,7 +137,7 @@ def kinds() -> dict[str, Any]:
     found["count hashed"] = table(negative_binomial.hash_uniform(np.arange(8.0), mixtures(8)))
     amount, y = told_of(Hurdle.code)
     found["amount cdf"] = Hurdle(amount).cdf(np.where(y > 1.0, y, -y))
-    found["amount finest"] = hurdle.zero_bin_width(np.array([0.0, 3.0]))
+    found["amount finest"] = transformed_normal.zero_bin_width(np.array([0.0, 3.0]))
     found["logged crps"] = LogLink(told_of(LogLink.code)[0]).crps(np.maximum(y, 0.2))
     found["powers"] = table(transformed_normal.exp_clipped(np.array([-999.0, 0.5, 999.0])))
     return found

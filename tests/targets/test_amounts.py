@@ -24,9 +24,9 @@ from kbnn.core.reference import Records
 from kbnn.core.state import init
 from kbnn.distributions.calibration import FIRST_MEAN, MEAN_SCALE_FACTOR
 from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.hurdle import Hurdle
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
+from kbnn.distributions.transformed_normal import Hurdle
 from kbnn.model.learner import _select_replayable_rows
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import BufferedRows
