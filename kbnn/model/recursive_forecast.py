@@ -18,11 +18,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbnn.array_types import FloatArray
-from kbnn.data.batch import Rows, slice_rows
+from kbnn.array_types import BoolArray, FloatArray
+from kbnn.data.batch import Rows, concat_rows, slice_rows
 from kbnn.data.clock import Clock, format_times
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
-from kbnn.data.row_blocks import concat_rows
 from kbnn.data.schema import Schema
 from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions import calibration
@@ -71,7 +70,7 @@ class ForecastContext(NamedTuple):
 
     def combine_one_step(self, forecast: Forecast, naive: FloatArray) -> Forecast:
         """Combine the network's forecasts of one step with naive ones (n, 3)."""
-        scale, mean_scale = self.learned.tails[
+        scale, mean_scale = self.learned.calibration[
             0, [calibration.SCALE_FACTOR, calibration.MEAN_SCALE_FACTOR]
         ]
         made = self.errors.combine_one_step(
@@ -321,7 +320,8 @@ class HorizonPath:
             ]
             first = network.combine_one_step(first, np.concatenate(naive))
             if self._others:
-                first = blank_rows(first, ~np.isfinite(rows.x[:, self._others]).any(axis=1))
+                unknown: BoolArray = np.all(np.isnan(rows.x[:, self._others]), axis=1)
+                first = blank_rows(first, unknown)
         candidates = build_candidates(
             mean[:, None], var[:, None], self._known, network.season, self._step
         )

@@ -6,8 +6,7 @@ something is drawn.
 
 from __future__ import annotations
 
-from kbnn.report.page import report_html, write_report
-from kbnn.report.picture import PictureData, write_picture
+from kbnn.report.page import PictureData, report_html, write_picture, write_report
 from kbnn.report.report_data import (
     Dependence,
     ReportData,

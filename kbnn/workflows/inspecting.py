@@ -318,7 +318,7 @@ def inspect_model(
         description=describe_target(model.task),
         targets=targets,
         classes=list(model.schema.classes),
-        facts=describe_classes(model.task, model.learner_state.sharpness),
+        facts=describe_classes(model.task, model.learner_state.temperature),
         noise=describe_noise(model.task, model.settings.noise, noise_sd),
         rows=whole.rows,
         skipped=whole.skipped,
@@ -333,7 +333,8 @@ def inspect_model(
         health={**diagnostics.collect_health(model), "rejected": whole.rejected_rows},
         paper_deviations=list_paper_deviations(model),
         candidates=[
-            rival._asdict() for rival in candidates_module.rank_candidates(model.racers, model.lost)
+            rival._asdict()
+            for rival in candidates_module.rank_candidates(model.candidates, model.eliminated)
         ],
         engine=kernel.describe_engine(),
         position=whole.position,
@@ -404,7 +405,7 @@ def _chosen_deviations(model: OnlineModel) -> list[str]:
         "the exact variance of sigmoids": bool(sigmoids) and not config.printed_variance,
         "tanh(a) is 2 s(2a) - 1, printed as 2 s(a) + 1": "tanh" in sigmoids,
         "outliers get less weight": config.robust,
-        "the temperature of probabilities is learned": len(model.learner_state.sharpness) > 0,
+        "the temperature of probabilities is learned": len(model.learner_state.temperature) > 0,
         "drift is monitored": config.drift,
         "rows are replayed": settings.replay_ratio > 0,
         f"{settings.ensemble} networks": settings.ensemble > 1,

@@ -22,8 +22,8 @@ from kbnn.metrics.sections import (
 from kbnn.model.diagnostics import Effect, rank_features
 from kbnn.model.model import OnlineModel
 from kbnn.report import Dependence, PictureData, ReportData, TargetReport
-from kbnn.report.picture import PICTURE_FORMATS
-from kbnn.report.styles import load_figure_class
+from kbnn.report.page import PICTURE_FORMATS
+from kbnn.report.plots import load_figure_class
 from kbnn.wording import clean_text, format_number
 from kbnn.workflows.forecast import add_forecast_chart
 from kbnn.workflows.inspecting import Inspection

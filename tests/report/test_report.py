@@ -34,7 +34,7 @@ from kbnn.report import (
     write_report,
 )
 from kbnn.report.page import build_confusion_table, load_templates
-from kbnn.report.styles import escape_html, format_row_tick, shorten_label
+from kbnn.report.plots import escape_html, format_row_tick, shorten_label
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
 from kbnn.wording import clean_text
