@@ -87,7 +87,8 @@ class Forecasts:
         """Times of the steps ahead, formatted as in the stream; empty for rows of a table."""
         self.interval = interval
         self._task = task
-        self._forecast = forecast
+        # Forecasts pickled by earlier versions have no naive ones.
+        self._forecast = forecast._replace(naive=forecast.naive.reshape(len(forecast.status), -1))
         self._anomalies = anomalies
         self._output_options = wanted = OutputOptions(
             interval, tuple(quantiles), decompose, surprise=anomalies is not None

@@ -175,7 +175,7 @@ class BatchedModels:
             forecast.outlier,
             forecast.status,
             np.ascontiguousarray(forecast.stated.swapaxes(0, 1)),
-            forecast.naive.swapaxes(0, 1),
+            np.empty((len(turned[0]), 0)),
         )
 
     def learn(self, at: IntArray, rows: Rows) -> BatchResult:
@@ -204,7 +204,7 @@ class BatchedModels:
             outlier,
             status,
             stated[:, None],
-            np.empty((len(at), 1, 0)),
+            np.empty((len(at), 0)),
         )
         self._add_scores(at, results == ROW_SCORED, y, mean, stated, judged, weight)
         done = np.flatnonzero(results)

@@ -66,7 +66,11 @@ def _score_numbers(
 ) -> list[ScoredNumericBatch]:
     return [
         ScoredNumericBatch(
-            y[:, j], forecast.mean[:, j], forecast.stated[:, j], weight, naive=forecast.naive[:, j]
+            y[:, j],
+            forecast.mean[:, j],
+            forecast.stated[:, j],
+            weight,
+            naive=forecast.naive[:, 2 * j : 2 * j + 2],
         )
         for j in range(y.shape[1])
     ]

@@ -55,6 +55,7 @@ from kbnn.model.recursive_forecast import (
     SequenceNotices,
     SequentialPredictor,
     apply_one_step,
+    attach_naive,
     can_combine,
     forecast_candidates,
 )
@@ -338,7 +339,7 @@ class OnlineModel:
         forecast = restore_pending_forecasts(forecast, earlier_forecasts)
         anomalies = None
         if naive is not None:
-            forecast = forecast._replace(naive=naive[..., :2])
+            forecast = attach_naive(forecast, naive)
             if can_combine(self._schema, self.task):
                 forecast = _combine_with_naive(self, placed.rows.y, forecast, naive[:, 0])
         if not again:

@@ -37,7 +37,7 @@ class UnscoredRows:
     def add(self, rows: Rows, forecast: Forecast) -> bool:
         """Append rows; False if the buffer is full and must be scored first."""
         start, stop = self.rows, self.rows + len(rows.y)
-        shape = rows.x.shape[1], forecast.probability.shape[1], forecast.naive.shape[2]
+        shape = rows.x.shape[1], forecast.probability.shape[1], forecast.naive.shape[1]
         if stop > MAX_UNSCORED_ROWS or (start and shape != self._shape):
             return False
         parts = (rows.x, rows.y, rows.number, *forecast)

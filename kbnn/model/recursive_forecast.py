@@ -94,6 +94,11 @@ def apply_one_step(forecast: Forecast, made: OneStepForecast) -> Forecast:
     )
 
 
+def attach_naive(forecast: Forecast, naive: FloatArray) -> Forecast:
+    """Return forecasts with the naive ones (n, targets, 3) that they are compared with."""
+    return forecast._replace(naive=naive[..., :2].reshape(len(naive), -1))
+
+
 def can_combine(schema: Schema, task: TargetType) -> bool:
     """Return whether forecasts of several steps are possible, so that errors are recorded."""
     lagged = {lag.column for lag in schema.lags}
@@ -544,7 +549,7 @@ class SequentialPredictor:
             forecast = self._level_without_past(forecast, placed)
         if network.combines_forecasts and not self._gap:
             forecast = network.combine_one_step(forecast, naive[:, 0])
-        return forecast._replace(naive=naive[..., :2])
+        return attach_naive(forecast, naive)
 
     def _level_without_past(self, forecast: Forecast, placed: LaggedBatch) -> Forecast:
         """Spread changes without a known last value uniformly over the range seen so far.

@@ -274,7 +274,7 @@ def make_empty_forecast(rows: int, targets: int) -> Forecast:
         np.full(rows, np.nan),
         np.zeros(rows, np.int64),
         np.zeros((rows, targets, PARAM_COUNT)),
-        np.zeros((rows, targets, 0)),
+        np.zeros((rows, 0)),
     )
 
 

@@ -97,7 +97,7 @@ class Count(NumericTarget):
             1.0 - prediction.inlier if robust else np.full(len(prediction.inlier), np.nan),
             prediction.status.astype(np.int64),
             distribution,
-            np.empty((*mean.shape, 0)),
+            np.empty((len(mean), 0)),
         )
 
     def build_distribution(

@@ -28,8 +28,8 @@ class Forecast(NamedTuple):
     outlier: FloatArray  # (n,) probability that the target was an outlier, NaN if not requested
     status: IntArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED, HELD
     stated: FloatArray  # (n, targets, fields) parameters, see kbnn.distributions.dispatch
-    naive: FloatArray  # (n, targets, 2) last value and value a season ago, NaN if unknown; without
-    # columns (n, targets, 0) if the model has no lags
+    naive: FloatArray = np.zeros((0, 0))  # (n, 2 targets) last value and value a season ago of each
+    # target, NaN if unknown; without columns if the model has no lags
 
 
 def select_rows(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:
@@ -48,7 +48,7 @@ def make_missing_forecast(rows: int, numbers: int) -> Forecast:
     none = np.full((rows, numbers), np.nan)
     stated = np.full((rows, numbers, PARAM_COUNT), np.nan)
     blank = (none, none, none, none, np.zeros((rows, 0)), np.full(rows, np.nan))
-    return Forecast(*blank, np.zeros(rows, np.int64), stated, np.zeros((rows, numbers, 0)))
+    return Forecast(*blank, np.zeros(rows, np.int64), stated, np.zeros((rows, 0)))
 
 
 def shift_forecast(forecast: Forecast, base: FloatArray) -> Forecast:
@@ -68,10 +68,10 @@ def join_forecasts(parts: Sequence[Forecast]) -> Forecast:
     if len(classes) > 1:
         columns[at] = tuple(_pad_probability(known, max(classes)) for known in columns[at])
     at = Forecast._fields.index("naive")
-    widths = {part.shape[2] for part in columns[at]}
+    widths = {part.shape[1] for part in columns[at]}
     if len(widths) > 1:
         columns[at] = tuple(
-            np.pad(part, ((0, 0), (0, 0), (0, max(widths) - part.shape[2])), constant_values=np.nan)
+            np.pad(part, ((0, 0), (0, max(widths) - part.shape[1])), constant_values=np.nan)
             for part in columns[at]
         )
     return Forecast._make(map(np.concatenate, columns))

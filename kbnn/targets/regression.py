@@ -72,7 +72,7 @@ class Real(NumericTarget):
             1.0 - prediction.inlier if robust else np.full(len(prediction.inlier), np.nan),
             prediction.status.astype(np.int64),
             calibrated.stated,
-            np.empty((*calibrated.mean.shape, 0)),
+            np.empty((len(calibrated.mean), 0)),
         )
 
     def convert_distribution(

@@ -16,7 +16,8 @@ from scipy.stats import norm
 from tests.commands import SAMPLES, kbnn, program, trained
 
 NUMBER_KEYS = ["rows", "skipped", "rmse", "mae", "r2", "nll", "crps", "coverage"]
-NUMBER_KEYS += ["interval_width_90", "bias", "spread", "baseline_rmse", "baseline_nll"]
+NUMBER_KEYS += ["interval_width_90", "bias", "spread", "last_rmse", "season_rmse"]
+NUMBER_KEYS += ["baseline_rmse", "baseline_nll"]
 CLASS_KEYS = ["rows", "skipped", "accuracy", "log_loss", "brier", "ece", "confidence"]
 CLASS_KEYS += ["baseline_accuracy", "baseline_log_loss", "baseline_brier"]
 NUMBER_KEYS += ["mape", "smape", "median_absolute_error", "approximation"]
@@ -181,7 +182,8 @@ def test_a_pipe_gives_what_a_file_gives(cubic: str) -> None:
             2,
             "--fail-if 'foo>3': unknown metric 'foo' (choose from rows, skipped, rmse, mae, "
             "r2, nll, crps, coverage_50, coverage_80, coverage_90, coverage_95, "
-            "interval_width_90, bias, spread, baseline_rmse, baseline_nll, mape, smape, "
+            "interval_width_90, bias, spread, last_rmse, season_rmse, baseline_rmse, baseline_nll, "
+            "mape, smape, "
             "median_absolute_error)",
         ),
         (["--on-error", "keep"], 2, "--on-error is stop or skip, not 'keep'"),

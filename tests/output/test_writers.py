@@ -61,7 +61,7 @@ def forecast(rows: int, probability: bool = False) -> Forecast:
         share,
         np.zeros(rows, dtype=np.int64),
         numbers(mean, sd).stated,
-        np.zeros((rows, 1, 0)),
+        np.zeros((rows, 0)),
     )
 
 
