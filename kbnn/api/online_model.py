@@ -681,7 +681,7 @@ class Model:
             if not isinstance(model, OnlineModel):
                 return keyed.summarize_fleet(model, "")
             size = keyed.measure_file_size(model)
-            found = inspecting.inspect_model(model, "", size, importance=True)
+            found = inspecting.inspect_model(model, "", size, explain=True)
             return {name: value for name, value in found.to_json().items() if name != "model"}
 
     def importance(self) -> dict[str, list[Importance]]:

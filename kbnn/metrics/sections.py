@@ -88,6 +88,7 @@ class PartialDependenceSpec(NamedTuple):
     values   convert forecasts to what is drawn
     truth    convert targets (n,) to what is drawn
     marks    whether the truth is binary: rows are marked, not placed by value
+    output   index of the target, or of the class, among the draws of the predictive function
     chart    the chart shown when there are too many inputs to draw the function
     """
 
@@ -97,6 +98,7 @@ class PartialDependenceSpec(NamedTuple):
     values: Callable[[Forecast], PredictionCurve]
     truth: Callable[[FloatArray], FloatArray]
     marks: bool
+    output: int
     chart: ChartSpec
 
 
@@ -253,6 +255,7 @@ def _mean_dependence(
         values=predict_curve,
         truth=lambda y: y,
         marks=False,
+        output=target,
         chart=ChartSpec(
             "truth", name, {**sampled_predictions(task, summaries, target), "name": name}
         ),
@@ -355,6 +358,7 @@ def _class_dependence(
         values=predict_curve,
         truth=lambda y: (y == shown).astype(np.float64),
         marks=True,
+        output=shown,
         chart=ChartSpec("reliability", name, reliability),
     )
 

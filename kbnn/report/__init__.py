@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from kbnn.report.page import PictureData, report_html, write_picture, write_report
 from kbnn.report.report_data import (
-    Dependence,
     ReportData,
     TargetReport,
     WorstRows,
-    category_dependence,
-    partial_dependence,
     worst_rows,
 )
 
 __all__ = [
-    "Dependence",
     "PictureData",
     "ReportData",
     "TargetReport",
     "WorstRows",
-    "category_dependence",
-    "partial_dependence",
     "report_html",
     "worst_rows",
     "write_picture",

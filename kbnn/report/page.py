@@ -31,6 +31,7 @@ from kbnn.metrics.sections import (
     PredictionCurve,
 )
 from kbnn.metrics.verdicts import Verdict
+from kbnn.model.dependence import Dependence, Interaction, describe_interaction
 from kbnn.report import plots
 from kbnn.report.plots import (
     BLUE,
@@ -42,7 +43,7 @@ from kbnn.report.plots import (
     inline_svg,
     shorten_label,
 )
-from kbnn.report.report_data import Dependence, ReportData, TargetReport, WorstRows
+from kbnn.report.report_data import ReportData, TargetReport, WorstRows
 from kbnn.sink import write_atomically
 from kbnn.wording import clean_page, format_count, format_percent
 
@@ -172,12 +173,31 @@ class ChartGallery:
                     (CHART_SIZE_INCHES[0], max(CHART_SIZE_INCHES[1], 0.6 + 0.24 * shown)),
                 )
             )
+        if data.importance:
+            shown = min(len(data.importance), plots.MAX_FEATURES)
+            charts.append(
+                self.draw_chart(
+                    "Importance",
+                    "Mean size of each column's contribution to a prediction, with 90 % intervals.",
+                    lambda ax: plots.draw_importance(ax, data.importance),
+                    (CHART_SIZE_INCHES[0], max(CHART_SIZE_INCHES[1], 0.6 + 0.24 * shown)),
+                )
+            )
         for item in data.dependence:
             charts.append(
                 self.draw_chart(
                     f"Along {item.feature}",
                     dependence_caption(item),
                     lambda ax, item=item: plots.draw_dependence(ax, item, data.drawn),  # type: ignore[misc]  # bound now
+                )
+            )
+        pair = data.interaction
+        if pair is not None:
+            charts.append(
+                self.draw_chart(
+                    f"{pair.columns[0]} and {pair.columns[1]}",
+                    interaction_caption(pair),
+                    lambda ax: plots.draw_interaction(ax, pair, data.drawn),
                 )
             )
         return FramedGroup("What it has learned", charts)
@@ -188,6 +208,11 @@ def dependence_caption(item: Dependence) -> str:
     band = " with its 90 % interval" if item.sd.any() else ""
     below = "; below, where the data lie" if item.categories is None else ""
     return f"Average prediction{band}{below}."
+
+
+def interaction_caption(pair: Interaction) -> str:
+    """Say how strongly two columns interact; parallel lines mean that they do not."""
+    return f"Average prediction; lines that are not parallel interact. {describe_interaction(pair)}"
 
 
 def build_section(data: TargetReport, figure_class: Any, key: str) -> ReportSection:

@@ -23,9 +23,10 @@ from kbnn.array_types import FloatArray, IntArray
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.errors import UsageError
 from kbnn.metrics.scorecard import CurvePoint
+from kbnn.model.dependence import Dependence, Interaction
 from kbnn.model.diagnostics import Effect
-from kbnn.report.report_data import Dependence
-from kbnn.wording import clean_text
+from kbnn.model.explain import Importance
+from kbnn.wording import clean_text, format_number
 
 INK = "#1c1e22"
 MUTED = "#666c76"
@@ -380,6 +381,35 @@ def draw_sensitivities(ax: Any, effects: Sequence[Effect]) -> None:
     ax.grid(axis="y", visible=False)
     ax.set_ylim(-0.7, len(order) - 0.3)
     ax.margins(x=0.08)
+
+
+def draw_importance(ax: Any, importance: Sequence[Importance]) -> None:
+    """Mean size of each column's contributions with its 90 % interval, largest on top."""
+    order = list(importance[:MAX_FEATURES])[::-1]
+    place = np.arange(len(order))
+    half = INTERVAL_HALF_WIDTHS_SD[90] * np.array([one.error for one in order])
+    ax.barh(place, [one.size for one in order], xerr=half, color=BLUE, ecolor=INK, height=0.6)
+    ax.set_yticks(place, [shorten_label(one.column, 18) for one in order])
+    ax.tick_params(axis="y", length=0, labelcolor=INK)
+    ax.grid(axis="y", visible=False)
+    ax.set_ylim(-0.7, len(order) - 0.3)
+    ax.set_xlim(left=0.0)
+
+
+def draw_interaction(ax: Any, data: Interaction, target: str) -> None:
+    """Average prediction along the first column, one line per value of the second."""
+    at = np.unique(np.linspace(0, len(data.grids[1]) - 1, 3).round().astype(int))
+    names = data.categories[0]
+    place = data.grids[0] if names is None else np.arange(len(names))
+    for colour, k in zip((BLUE, MUTED, ORANGE), at, strict=False):
+        second = data.categories[1]
+        value = format_number(float(data.grids[1][k]), 3) if second is None else second[k]
+        label = f"{shorten_label(data.columns[1], 14)} {shorten_label(str(value), 10)}"
+        ax.plot(place, data.mean[:, k], "-" if names is None else "o", color=colour, label=label)
+    if names is not None:
+        ax.set_xticks(place, [shorten_label(name, 10) for name in names])
+    ax.legend()
+    ax.set(xlabel=shorten_label(data.columns[0]), ylabel=shorten_label(target))
 
 
 def draw_dependence(ax: Any, data: Dependence, target: str) -> None:

@@ -182,7 +182,9 @@ def evaluate(
             names = [model_report.format_file_name(source) for source in sources]
             source_names = result_screens.format_source_names(names)
             title = f"{model_report.format_file_name(model)} on {source_names}"
-            found = inspecting.inspect_model(judged, model)
+            found = inspecting.inspect_model(
+                judged, model, explain=report is not None, background=result.card
+            )
             shown = model_report.ReportContext(title, learning=learn, unreadable=result.bad_rows)
             shown_model = keyed.get_overall_model(judged)
             model_report.write_report_files(

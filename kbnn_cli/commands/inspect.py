@@ -73,8 +73,8 @@ def inspect(
         keyed.export_model(known, export)
     if weights_file is not None:
         comparing.save_weights(known, weights_file)
-    needed = diff is None and (json or not weights)
-    found = inspecting.inspect_model(known, model, size, importance=needed)
+    needed = report is not None or (diff is None and (json or not weights))
+    found = inspecting.inspect_model(known, model, size, explain=needed)
     title = f"{model_report.format_file_name(model)}: {found.description}"
     plots = display.on_terminal() and not no_plots
     try:

@@ -12,10 +12,10 @@ from kbnn.array_types import FloatArray
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.sections import PredictionCurve, describe_dependence
+from kbnn.model.dependence import Dependence
 from kbnn.model.diagnostics import Effect
 from kbnn.report import PictureData, page, plots
 from kbnn.report.plots import BLUE, GREEN, INK, MUTED, ORANGE
-from kbnn.report.report_data import Dependence
 from tests.judging import number_card, number_task, numbers
 
 pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
