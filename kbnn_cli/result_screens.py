@@ -98,6 +98,22 @@ def backtest_parts(judged: BacktestResult) -> Iterator[RenderableType]:
             )
     yield table
     yield Text("score: the width, and 20 times every miss; smaller is better", style="dim")
+    averages = [
+        f"{label} {format_number(value)}{unit}"
+        for label, name, unit in (("MASE", "mase", ""), ("sMAPE", "smape", " %"),
+                                  ("MSIS", "msis", ""))
+        if (value := judged.average(name)) is not None
+    ]  # fmt: skip
+    if averages:
+        yield Text(f"over all steps: {', '.join(averages)}")
+    yield Text("")
+    yield from verdict_text(judged.verdict)
+    yield Text(
+        "The model learned all rows before each origin."
+        if judged.learning
+        else "The network did not learn from these rows (--learn does, as a live system).",
+        style="dim",
+    )
 
 
 MAX_SHOWN_CHANGES = 10

@@ -19,8 +19,9 @@ sqrt(2 q (1 - q) n_b / pi) / n by chance, and twice that is allowed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kbnn.metrics.class_metrics import ClassScore
 from kbnn.metrics.numeric_metrics import NumericScore
@@ -162,6 +163,97 @@ def choose_headline(
         side = "narrow" if severity < 0 else "wide"
         return "good", f"Good: useful predictions, error bars slightly too {side}"
     return "good", "Good: useful predictions with honest error bars"
+
+
+class StepFigures(NamedTuple):
+    """What a verdict on forecasts of one step ahead is based on."""
+
+    step: int
+    rows: int
+    rmse: float
+    last_rmse: float
+    season_rmse: float | None
+    coverage_90: float
+
+    @property
+    def best_naive(self) -> float:
+        """The smaller RMSE of the two naive forecasts."""
+        season = self.season_rmse
+        return self.last_rmse if season is None or not season < self.last_rmse else season
+
+
+BAND_RANGE = (0.83, 0.96)
+"""Share of values inside 90 % bands that counts as holding: origins overlap, so that the sampling
+error of independent rows is too strict."""
+TIED_RATIO = 1.03
+"""Largest RMSE, in that of the better naive forecast, that counts as equal."""
+MOST_STEPS_SHARE = 0.8
+
+
+def judge_steps(steps: Sequence[StepFigures]) -> Verdict:
+    """Judge forecasts of several steps: do they beat naive ones, and do the bands hold?"""
+    if not steps or steps[0].rows < MIN_VERDICT_ROWS:
+        return too_few_rows_verdict(steps[0].rows if steps else 0)
+    better = [one.step for one in steps if one.rmse < one.best_naive]
+    worse = [one.step for one in steps if not one.rmse <= TIED_RATIO * one.best_naive]
+    low, high = BAND_RANGE
+    narrow = [one.step for one in steps if one.coverage_90 < low]
+    wide = [one.step for one in steps if one.coverage_90 > high]
+    has_season = any(one.season_rmse is not None for one in steps)
+    naive = "the last value and the value a season ago" if has_season else "the last value"
+    every = f"all {len(steps)} steps" if len(steps) > 1 else "step 1"
+    sentences = []
+    if len(better) == len(steps):
+        sentences.append(f"More accurate than {naive} at {every}.")
+    elif better:
+        sentences.append(f"More accurate than {naive} at {_list_steps(better)}.")
+    if worse:
+        sentences.append(
+            f"Worse than the better of them by more than 3 % at {_list_steps(worse)}."
+            if better
+            else f"Worse than {naive} at {_list_steps(worse)}."
+        )
+    elif len(better) < len(steps):
+        sentences.append("At the other steps as accurate as the better of them (within 3 %).")
+    inside = [one.coverage_90 for one in steps]
+    held = f"{format_percent(min(inside), 0)} to {format_percent(max(inside), 0)}"
+    if not narrow and not wide:
+        sentences.append(f"The 90 % bands hold at {every}: {held} of the values are inside.")
+    for found, word in ((narrow, "narrow"), (wide, "wide")):
+        if found:
+            sentences.append(
+                f"The 90 % bands are too {word} at {_list_steps(found)} (in all, {held} of the "
+                "values are inside)."
+            )
+    overconfident = len(narrow) > (1 - MOST_STEPS_SHARE) * len(steps)
+    if not better or len(worse) > len(better):
+        return Verdict("poor", "No better than naive forecasts", tuple(sentences), overconfident)
+    if overconfident:
+        return Verdict("poor", "Over-confident: the bands are too narrow", tuple(sentences), True)
+    if worse or len(better) < MOST_STEPS_SHARE * len(steps):
+        return Verdict("fair", "Better than naive forecasts at some steps", tuple(sentences))
+    if narrow or wide:
+        return Verdict("fair", "Accurate, but some bands do not hold", tuple(sentences))
+    return Verdict(
+        "good", "Good: better than naive forecasts, and the bands hold", tuple(sentences)
+    )
+
+
+def _list_steps(steps: Sequence[int]) -> str:
+    """List steps, consecutive ones as a range: steps 1 to 6, 9."""
+    runs: list[list[int]] = []
+    for step in steps:
+        if runs and step == runs[-1][-1] + 1:
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    texts = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    if len(texts) > MAX_STEP_RANGES:
+        return f"{len(steps)} steps between {steps[0]} and {steps[-1]}"
+    return f"step{'s' if len(steps) > 1 else ''} {', '.join(texts)}"
+
+
+MAX_STEP_RANGES = 4
 
 
 MOST_RATIO = 1e100

@@ -1,9 +1,13 @@
 """Backtest of multi-step forecasts (`kbnn evaluate --horizon`).
 
 From up to `MAX_ORIGINS` evenly spaced rows of a stream (origins), the model forecasts the next
-steps from the rows before the origin, and each step is compared with the value that followed. The
-network learns nothing; only the weights by which its forecasts are combined with naive ones, and
-the widths of intervals, follow the outcomes known at each origin.
+steps from the rows before the origin, and each step is compared with the value that followed. By
+default the network learns nothing; only the weights by which its forecasts are combined with naive
+ones, and the widths of intervals, follow the outcomes known at each origin. With `learn`, the model
+learns all rows before each origin, as a live system does.
+
+MASE and MSIS are divided by the mean absolute change over a season (over one row without a season)
+of all values scored and the model's last ones.
 """
 
 from __future__ import annotations
@@ -19,9 +23,15 @@ from kbnn.data.dataset import Stream
 from kbnn.data.lags import History
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError
+from kbnn.metrics.verdicts import StepFigures, Verdict, judge_steps
 from kbnn.model.model import OnlineModel
-from kbnn.model.recursive_forecast import SequenceNotices, align_history, forecast_origins
-from kbnn.targets.prediction import Forecast
+from kbnn.model.recursive_forecast import (
+    HorizonPath,
+    SequenceNotices,
+    align_history,
+    forecast_origins,
+)
+from kbnn.targets.prediction import Forecast, join_forecasts
 from kbnn.workflows.forecast import check_horizon
 
 MAX_ORIGINS: Final = 500
@@ -41,6 +51,9 @@ class BacktestStep(NamedTuple):
     coverage_90: float
     width_90: float
     interval_score_90: float
+    mase: float | None  # None if the values never change
+    smape: float | None  # in percent; None if a value and its forecast are both 0
+    msis: float | None
 
 
 class BacktestResult(NamedTuple):
@@ -48,10 +61,44 @@ class BacktestResult(NamedTuple):
 
     origins: int
     steps: list[BacktestStep]
+    learning: bool = False  # whether the model learned between origins
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether forecasts beat naive ones and bands hold, by step."""
+        return judge_steps(
+            [
+                StepFigures(
+                    step.step,
+                    step.rows,
+                    step.rmse,
+                    step.last_rmse,
+                    step.season_rmse,
+                    step.coverage_90,
+                )
+                for step in self.steps
+            ]
+        )
+
+    def average(self, name: str) -> float | None:
+        """Return the mean of a metric over all steps, None if a step has none."""
+        values = [getattr(step, name) for step in self.steps]
+        return None if None in values else float(np.mean(values))
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `evaluate --horizon --json`."""
-        return {"origins": self.origins, "steps": [step._asdict() for step in self.steps]}
+        verdict = self.verdict
+        return {
+            "origins": self.origins,
+            "learning": self.learning,
+            **{name: self.average(name) for name in ("mase", "smape", "msis", "coverage_90")},
+            "verdict": {
+                "level": verdict.level,
+                "headline": verdict.headline,
+                "sentences": list(verdict.sentences),
+            },
+            "steps": [step._asdict() for step in self.steps],
+        }
 
 
 def run_backtest(
@@ -59,8 +106,13 @@ def run_backtest(
     stream: Stream,
     steps: int,
     notice: Callable[[str], None] = lambda text: None,
+    *,
+    learn: bool = False,
 ) -> BacktestResult:
-    """Forecast from many origins of a stream, and score every step."""
+    """Forecast from many origins of a stream, and score every step.
+
+    With `learn` the model learns the rows before each origin (pass a copy).
+    """
     check_horizon(model, steps)
     rows = concat_rows(list(stream))
     if len(rows.y) < steps:
@@ -69,8 +121,25 @@ def run_backtest(
         )
     places = np.unique(np.linspace(0, len(rows.y) - steps, MAX_ORIGINS).astype(np.int64))
     past = align_history(model.schema, model.timeline, model.history, rows, SequenceNotices(notice))
-    made = _forecast_origins(model, past, rows, places, steps)
-    return _score_steps(model, past, rows, places, made)
+    past = past.copy()
+    make = _forecast_while_learning if learn else _forecast_origins
+    made = make(model, past, rows, places, steps)
+    return _score_steps(model, past, rows, places, made)._replace(learning=learn)
+
+
+def _forecast_while_learning(
+    model: OnlineModel, past: History, rows: Rows, places: Any, steps: int
+) -> list[Forecast]:
+    """Forecast the steps from each origin by a model that has learned all rows before it."""
+    future, done, made = _hide_unknown_inputs(model, rows), 0, []
+    for place in places.tolist():
+        if place > done:
+            model.learn(slice_rows(rows, done, place))
+            done = place
+        ahead = [slice_rows(future, place + h, place + h + 1) for h in range(steps)]
+        path = HorizonPath(model.forecast_context, [model.history])
+        made.append(join_forecasts([path.forecast_step(one) for one in ahead]))
+    return made
 
 
 def _forecast_origins(
@@ -81,7 +150,7 @@ def _forecast_origins(
     The network does not change. Weights and widths by step follow the outcomes of earlier origins.
     """
     history, errors, done, scored = past.copy(), model.step_errors, 0, 0
-    if past is not model.history:
+    if not np.array_equal(past.values, model.history.values, equal_nan=True):
         errors = errors.drop_pending()
     targets = _join_targets(model, past, rows)
     future = _hide_unknown_inputs(model, rows)
@@ -130,6 +199,8 @@ def _score_steps(
     every = _join_targets(model, past, rows)
     origin = len(past.values) + places
     last = np.array([_last_known(every[: int(end)]) for end in origin])
+    change = np.abs(every[season or 1 :] - every[: -(season or 1)])
+    scale = float(np.nanmean(change)) if np.isfinite(change).any() else 0.0
     means = np.stack([forecast.mean[:, 0] for forecast in made])
     distributions = np.stack([forecast.stated[:, 0] for forecast in made])
     found = []
@@ -140,6 +211,9 @@ def _score_steps(
         inside = (truth >= lower) & (truth <= upper)
         miss = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
         ago = _season_ago(every, origin, h, season)
+        score = float(np.mean((upper - lower + _MISS_PENALTY * miss)[seen]))
+        size = (np.abs(truth) + np.abs(mean))[seen]
+        missed = np.abs(truth - mean)[seen]
         found.append(
             BacktestStep(
                 h + 1,
@@ -149,7 +223,10 @@ def _score_steps(
                 None if ago is None else _root_mean_square((truth - ago)[seen]),
                 float(np.mean(inside[seen])),
                 float(np.mean((upper - lower)[seen])),
-                float(np.mean((upper - lower + _MISS_PENALTY * miss)[seen])),
+                score,
+                float(np.mean(missed)) / scale if scale else None,
+                float(np.mean(200.0 * missed / size)) if np.all(size > 0.0) else None,
+                score / scale if scale else None,
             )
         )
     return BacktestResult(len(places), found)

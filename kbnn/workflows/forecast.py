@@ -5,7 +5,8 @@ The recursion over steps is in `kbnn.model.recursive_forecast`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from kbnn.data.clock import format_times
 from kbnn.data.dataset import Stream
 from kbnn.data.time_series import MAX_NAMES_SHOWN
 from kbnn.errors import ArgumentError, DataError, UsageError
+from kbnn.fleet.fleet import Fleet
 from kbnn.metrics.sections import ChartGroup, ChartSpec, TargetSection
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import HorizonPath, count_missing_steps, make_future_rows
@@ -92,6 +94,39 @@ def forecast_horizon(
     known = clock is not None and rows.time is not None
     when = format_times(clock, rows.time[skipped:]) if known else []  # type: ignore[arg-type,index]  # known
     return HorizonForecast(when, select_rows(forecast, slice(skipped, None)), 1 + skipped)
+
+
+def forecast_fleet(
+    fleet: Fleet, steps: int, notice: Callable[[str], None] = lambda text: None
+) -> Iterator[tuple[Forecast, pa.RecordBatch]]:
+    """Forecast the next steps of every key, after its own last row.
+
+    Yields the forecasts of each key, those with most rows first, and the leading columns: key,
+    step and time. Each key is forecast by its model, as if that were exported.
+    """
+    if fleet.schema.known_ahead:
+        raise UsageError(
+            f"--horizon: '{fleet.schema.known_ahead[0]}' is known ahead, and the forecasts of a "
+            "fleet take no future values. Export the model of a key (kbnn inspect FLEET --key KEY "
+            "--export FILE.npz)."
+        )
+    reported: set[str] = set()
+
+    def notice_once(text: str) -> None:
+        if text not in reported:
+            reported.add(text)
+            notice(text)
+
+    for key, _ in fleet.models.store.iter_key_metrics():
+        model = fleet.models.find_model(key)
+        assert model is not None
+        ahead = forecast_horizon(model, steps, notice=notice_once)
+        cells = next(csv.reader([key]), [""]) if len(fleet.key) > 1 else [key]
+        columns = {name: [cell] * steps for name, cell in zip(fleet.key, cells, strict=True)}
+        leading = build_step_columns(model, ahead)
+        names = [*columns, *leading.schema.names]
+        arrays = [*map(pa.array, columns.values()), *leading.columns]
+        yield ahead.forecast, pa.RecordBatch.from_arrays(arrays, names)
 
 
 def _check_inputs_known(model: OnlineModel, notice: Callable[[str], None]) -> None:

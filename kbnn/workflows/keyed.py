@@ -46,6 +46,7 @@ __all__ = [
     "is_fleet",
     "load",
     "load_existing",
+    "require_fleet",
     "select_model",
     "summarize_fleet",
 ]
@@ -230,6 +231,12 @@ def get_overall_model(model: StreamModel) -> OnlineModel:
     if isinstance(model, Fleet):
         return model.overall
     assert isinstance(model, OnlineModel)
+    return model
+
+
+def require_fleet(model: StreamModel) -> Fleet:
+    """Return a model that is known to be a fleet."""
+    assert isinstance(model, Fleet)
     return model
 
 

@@ -20,6 +20,7 @@ Examples:
   kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
   kbnn evaluate model.npz test.csv --metric auc --cost-fn 10 --cost-fp 1
   kbnn evaluate model.npz test.csv --horizon 24    score forecasts by step
+  kbnn evaluate model.npz test.csv --horizon 24 --learn    and learn between them
   kbnn evaluate model.npz later.csv --learn        learn while scoring
   kbnn evaluate model.npz later.csv --learn --events events.csv
 
@@ -88,8 +89,6 @@ def evaluate(
     decision = DecisionOptions(threshold, cost_fn, cost_fp)
     if horizon is not None and (metric or any(one is not None for one in decision)):
         raise UsageError("--horizon cannot be combined with --metric, --threshold or costs")
-    if learn and horizon is not None:
-        raise UsageError("--learn cannot be combined with --horizon: leave one of them out")
     if learn and intervals == "stated":
         raise UsageError("--learn uses the intervals that the model learns: leave out --intervals")
     if learn and engine != LOCAL_ENGINE:
@@ -130,7 +129,11 @@ def evaluate(
     ):
         if horizon is not None:
             steps = backtest.run_backtest(
-                keyed.get_overall_model(judged), stream, horizon, display.make_notifier(quiet)
+                keyed.get_overall_model(judged),
+                stream,
+                horizon,
+                display.make_notifier(quiet),
+                learn=learn,
             )
         else:
             scoring = None

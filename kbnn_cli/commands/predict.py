@@ -21,6 +21,7 @@ Examples:
   kbnn predict model.npz new.csv --explain     what each column contributes
   kbnn predict model.npz pool.csv --ask 20     which 20 rows to label next
   kbnn predict model.npz --horizon 48          forecast after the last row learned
+  kbnn predict fleet --horizon 48              forecast every key of a fleet
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -98,7 +99,14 @@ def predict(
     model_report.check_report_paths(None, plot)
     start = perf_counter()
     known = keyed.load(model)
-    single_only = {"--horizon": horizon, "--samples": samples, "--ask": ask}
+    single_only: dict[str, object] = {"--samples": samples, "--ask": ask}
+    if horizon is not None:
+        single_only["--plot"] = plot
+        if known.key and sources:
+            raise UsageError(
+                "--horizon forecasts every key of a fleet after its last row: leave out "
+                f"{sources[0]}, or export the model of a key"
+            )
     given = {name: value is not None for name, value in single_only.items()}
     keyed.check_single_model(known, model, {**given, "--surprise": surprise})
     single = keyed.get_overall_model(known)
@@ -133,7 +141,7 @@ def predict(
                 original=not only_predictions and horizon is None,
             )
             stream, bad = stack.enter_context(opened)
-        if horizon is not None:
+        if horizon is not None and not known.key:
             steps = forecast.forecast_horizon(single, horizon, stream, display.make_notifier(quiet))
         batches: Iterable[Any] = () if stream is None else stream
         if ask is not None:
@@ -146,6 +154,11 @@ def predict(
         )
         if steps is not None:
             writer.write(steps.forecast, forecast.build_step_columns(single, steps))
+        elif horizon is not None:
+            for made, leading in forecast.forecast_fleet(
+                keyed.require_fleet(known), horizon, display.make_notifier(quiet)
+            ):
+                writer.write(made, leading)
         elif stream is not None:
             progress = display.show_progress(stream, "predicting", quiet or output == "-")
             on_rows = stack.enter_context(progress)
