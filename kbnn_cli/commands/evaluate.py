@@ -20,7 +20,7 @@ Examples:
   kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
   kbnn evaluate model.npz test.csv --metric auc --cost-fn 10 --cost-fp 1
   kbnn evaluate model.npz test.csv --horizon 24    score forecasts by step
-  kbnn evaluate model.npz test.csv --horizon 24 --learn    and learn between them
+  kbnn evaluate model.npz test.csv --horizon 24 --learn    learn between them
   kbnn evaluate model.npz later.csv --learn        learn while scoring
   kbnn evaluate model.npz later.csv --learn --events events.csv
 

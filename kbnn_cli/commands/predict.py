@@ -20,8 +20,8 @@ Examples:
   kbnn predict model.npz new.csv --only-predictions --decompose
   kbnn predict model.npz new.csv --explain     what each column contributes
   kbnn predict model.npz pool.csv --ask 20     which 20 rows to label next
-  kbnn predict model.npz --horizon 48          forecast after the last row learned
   kbnn predict fleet --horizon 48              forecast every key of a fleet
+  kbnn predict model.npz --horizon 48          forecast after the last row learned
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -360,7 +360,6 @@ def test_what_is_refused_is_one_sentence(here: Path) -> None:
         (("inspect", "fleet", "--key", "d99"), "fleet: no model for the key 'd99' of device"),
         (("inspect", "m.npz", "--key", "d1"), "--key is for a fleet, and m.npz is one model"),
         (("inspect", "fleet", "--weights"), "--weights is for one model, and fleet is a fleet"),
-        (("predict", "fleet", "--horizon", "3"), "--horizon is for one model"),
         (("predict", "other", "rows.csv"), "other: is a folder, not a model file"),
     ):
         assert why in refused(*words), words
