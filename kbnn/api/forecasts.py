@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import Anomalies
+from kbnn.data.clock import make_unique_name
+from kbnn.data.timestamps import parse_timestamp
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.distributions.predictive import PredictiveDistribution
 from kbnn.errors import UsageError
@@ -234,17 +236,28 @@ class Forecasts:
         return shape_numbers(self._task, values, what)
 
     def to_arrow(self) -> Any:
-        """Return the columns as a `pyarrow.Table`; missing values are null."""
+        """Return the columns as a `pyarrow.Table`; missing values are null.
+
+        Forecasts of steps ahead have their times first, in a column named as the clock: as
+        timestamps (in UTC if the stream has time zones), or as texts if the stream has numbers.
+        """
         import pyarrow as pa
 
-        return pa.table(
-            {
-                name: pa.array(
-                    self[name], pa.string() if field.text else pa.float64(), from_pandas=True
-                )
-                for name, field in self._fields.items()
-            }
-        )
+        columns = {
+            name: pa.array(
+                self[name], pa.string() if field.text else pa.float64(), from_pandas=True
+            )
+            for name, field in self._fields.items()
+        }
+        clock = getattr(self._task.schema, "clock", None)
+        if clock is None or not self.when:
+            return pa.table(columns)
+        times = pa.array(self.when)
+        if clock.unit == "text":
+            read = [parse_timestamp(text) for text in self.when]
+            micros = [None if one is None else round(1e6 * one.instant) for one in read]
+            times = pa.array(micros, pa.timestamp("us", "UTC" if clock.zoned else None))
+        return pa.table({make_unique_name(clock.column, list(columns)): times, **columns})
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)

@@ -334,7 +334,8 @@ class Model:
         Returns
         -------
         Forecasts
-            One forecast per step; `when` lists the times of the steps.
+            One forecast per step; `when` lists the times of the steps, which are also a column of
+            the table that pandas, polars and Arrow read.
 
         Raises
         ------

@@ -77,7 +77,7 @@ _PRIOR_SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
 
 PRIOR_VARIANTS: Final = len(_PRIOR_SCALES)
 
-_MAX_MOMENT = 1e150
+MAX_MOMENT = 1e150
 """Bound of each network's moments, so that their squares do not overflow."""
 
 T = TypeVar("T")
@@ -230,10 +230,10 @@ def pool_predictions(members: list[Prediction], used: FloatArray) -> Prediction:
 
     def average_field(field: str) -> FloatArray:
         values = np.stack([getattr(m, field) for m in members], axis=1)
-        return np.asarray(np.sum(w * np.clip(values, -_MAX_MOMENT, _MAX_MOMENT), axis=1))
+        return np.asarray(np.sum(w * np.clip(values, -MAX_MOMENT, MAX_MOMENT), axis=1))
 
     mean = average_field("mean")
-    means = np.clip(np.stack([m.mean for m in members], axis=1), -_MAX_MOMENT, _MAX_MOMENT)
+    means = np.clip(np.stack([m.mean for m in members], axis=1), -MAX_MOMENT, MAX_MOMENT)
     spread = np.sum(w * (means - mean[:, None, :]) ** 2, axis=1)
     first = members[0]
     return first._replace(

@@ -118,6 +118,7 @@ class MomentPredictor:
         self._blank = np.flatnonzero((columns[1:, scaler.COUNT] == 0.0) & ~fixed)
         self._target = float(columns[0, scaler.CENTER]), float(columns[0, scaler.SCALE])
         self._learned = learned
+        self._used = ensemble.repeat_weights(learned.pool, 1)[0]
 
     def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Predict mean, epistemic and aleatoric variance (n,), in the units that are learned."""
@@ -127,14 +128,17 @@ class MomentPredictor:
         center, scale = self._target
         inputs = encode_for_members(self._learned, z, None)
         pairs = zip(self._learned.members, inputs, strict=True)
-        made = [member.predict(encoded) for member, (encoded, _) in pairs]
-        weights = ensemble.repeat_weights(self._learned.pool, len(x))
-        pooled = ensemble.pool_predictions(made, weights)
-        return (
-            center + scale * pooled.mean[:, 0],
-            scale**2 * pooled.function_var[:, 0],
-            scale**2 * pooled.noise_var[:, 0],
-        )
+        made = [member.predict(encoded)[:3] for member, (encoded, _) in pairs]
+        mean, function_var, noise_var = (part[:, 0] for part in made[0])
+        if len(made) > 1:  # as ensemble.pool_predictions, for one target
+            every = np.array(made)[..., 0]  # (K, 3, n)
+            every = np.minimum(np.maximum(every, -ensemble.MAX_MOMENT), ensemble.MAX_MOMENT)
+            weights, spread_scale = self._used[:-1], self._used[-1]
+            pooled = weights @ every.reshape(len(made), -1)
+            mean, function_var, noise_var = pooled.reshape(every.shape[1:])
+            function_var = function_var + weights @ (every[:, 0] - mean) ** 2
+            function_var, noise_var = spread_scale * function_var, spread_scale * noise_var
+        return center + scale * mean, scale**2 * function_var, scale**2 * noise_var
 
 
 def make_future_rows(schema: Schema, history: History, steps: int) -> Rows:

@@ -229,7 +229,7 @@ def test_beyond_the_recorded_steps_a_walk_goes_on_and_a_level_stays() -> None:
 def test_origins_are_spread_evenly() -> None:
     rows = [row for row in range(34, 50_000) if is_origin(row)]
     assert max(np.diff(rows)) < MIN_HISTORY_ROWS
-    for start, stop, spacing in ((34, 512, 8), (513, 4096, 21), (4097, 16_384, 55)):
+    for start, stop, spacing in ((34, 512, 8), (513, 4096, 34), (4097, 16_384, 89)):
         inside = [row for row in rows if start <= row <= stop]
         assert len(inside) == pytest.approx((stop - start) / spacing, rel=0.05)
     full = np.array([row for row in rows if count_path_steps(row) == COMBINED_STEPS])

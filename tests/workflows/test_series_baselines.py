@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -164,6 +164,32 @@ def test_figures_of_a_backtest(tmp_path: Path) -> None:
     shown = command("evaluate", model, tmp_path / "rest.csv", "--horizon", "6").out
     assert found["verdict"]["headline"] in shown
     assert "MASE" in shown
+
+
+def test_pandas_and_polars_read_the_times_of_a_forecast() -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    index = pandas.date_range("2026-03-28", periods=100, freq="h", tz="Europe/Berlin", name="at")
+    y = make_values(100)
+    wait = pandas.to_timedelta(np.arange(100) % 7, unit="min")
+    model = kbnn.Model("y", layers=[4])
+    model.learn(pandas.DataFrame({"y": y, "wait": wait}, index=index))  # the index is the clock
+    schema = cast(Any, model)._model.schema
+    kinds = {column.name: column.kind for column in schema.columns}
+    assert (schema.clock.column, kinds["wait"]) == ("at", "number")
+    made = model.forecast(3)
+    frame = polars.DataFrame(made)
+    assert frame.columns == ["at", "mean", "sd", "lower", "upper"]
+    expected = [index[-1] + pandas.Timedelta(hours=h) for h in (1, 2, 3)]
+    assert [pandas.Timestamp(t) for t in frame["at"]] == expected
+    naive = kbnn.Model("y", layers=[4])
+    naive.learn(pandas.DataFrame({"y": y, "at": index.tz_localize(None)}))
+    frame = (
+        pandas.DataFrame.from_arrow(naive.forecast(2))
+        if hasattr(pandas.DataFrame, "from_arrow")
+        else naive.forecast(2).to_arrow().to_pandas()
+    )
+    assert frame["at"].tolist() == [pandas.Timestamp("2026-04-01T05:00"),
+                                    pandas.Timestamp("2026-04-01T06:00")]  # fmt: skip
 
 
 def test_a_fleet_forecasts_as_the_exported_models_do(tmp_path: Path) -> None:
