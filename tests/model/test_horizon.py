@@ -241,9 +241,10 @@ def test_evaluate_judges_every_step(tmp_path: Path) -> None:
         assert found["steps"][h]["rmse"] < naive
     assert 0.7 < found["steps"][0]["coverage_90"] <= 1.0
     ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "29", "-q")
-    title, _, *listed, _ = ran.out.splitlines()
+    title, _, *rest = ran.out.splitlines()
     assert title == "steps ahead, from 42 rows on:"
     shown = [1, 2, 3, 6, 12, 18, 24, 29]  # some, and the last of them
-    assert [int(line.split()[0]) for line in listed] == shown
+    assert [int(line.split()[0]) for line in rest[:8]] == shown
+    assert rest[8].startswith("score: ")
     ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "999", "-q")
     assert "--horizon 999 needs 999 rows or more, but there are 70" in ran.err

@@ -125,7 +125,6 @@ def test_a_frozen_model_that_is_right_needs_no_remedy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (("--horizon", "3"), "--horizon"),
         (("--intervals", "stated"), "--intervals"),
         (("--engine", "dask"), "--engine"),
     ],
