@@ -329,8 +329,14 @@ def draw_learning_curve(
     name: str,
     baseline: float | None,
     baseline_name: str = "best constant",
+    alarms: Sequence[int] = (),
 ) -> None:
-    """A figure against rows seen: since the point before, overall, and the best constant."""
+    """A figure against rows seen: since the point before, overall, and the best constant.
+
+    Drift alarms are vertical lines.
+    """
+    for row in alarms:
+        ax.axvline(row, color=ORANGE, lw=0.9, ls=(0, (1, 1.5)))
     for attribute, colour, text in (
         (f"since_{field}", BLUE, "latest rows"),
         (field, GREEN, "all rows so far"),
