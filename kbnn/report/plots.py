@@ -414,7 +414,7 @@ def draw_interaction(ax: Any, data: Interaction, target: str) -> None:
         ax.plot(place, data.mean[:, k], "-" if names is None else "o", color=colour, label=label)
     if names is not None:
         ax.set_xticks(place, [shorten_label(name, 10) for name in names])
-    ax.legend()
+    ax.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=3, columnspacing=1.2)
     ax.set(xlabel=shorten_label(data.columns[0]), ylabel=shorten_label(target))
 
 
