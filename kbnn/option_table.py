@@ -43,7 +43,7 @@ from kbnn.model.settings import (
 from kbnn.targets.registry import TARGET_TYPES
 
 if TYPE_CHECKING:
-    from kbnn.model.monitor import AlertRate
+    from kbnn.model.anomaly import AlertRate
 
 ColumnNames = str | int | Sequence[str | int]
 """One or several names of columns; in pandas they may be numbers."""
@@ -183,7 +183,7 @@ def parse_hash(value: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
 
 def parse_rate(value: float | str) -> AlertRate:
     """Parse a rate of false alarms: 1e-3 per row, or 1/week."""
-    from kbnn.model.monitor import parse_alert_rate
+    from kbnn.model.anomaly import parse_alert_rate
 
     return parse_alert_rate(value)
 

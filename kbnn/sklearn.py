@@ -43,9 +43,8 @@ from kbnn.api.estimator_parameters import (
 from kbnn.api.forecasts import Forecasts
 from kbnn.api.notices import log_notice
 from kbnn.array_types import FloatArray
-from kbnn.data.batch import Rows
+from kbnn.data.batch import Rows, take_rows
 from kbnn.data.inputs import to_arrow_table
-from kbnn.data.row_blocks import take_rows
 from kbnn.data.schema import MAX_CLASSES
 from kbnn.errors import KbnnError
 from kbnn.targets.registry import DeclaredTarget, declare_class_target, declare_numeric_target

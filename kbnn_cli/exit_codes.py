@@ -57,7 +57,7 @@ def run_guarded(call: Callable[[], object]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except command_line_error as error:
-        from kbnn_cli.suggestions import format_usage_error
+        from kbnn_cli.commands.help import format_usage_error
 
         if type(error).__name__ == "NoArgsIsHelpError":
             print(str(error), file=sys.stderr)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from kbnn.metrics.sections import describe_target
 from kbnn.metrics.target_metrics import build_metric_table
+from kbnn.model.dependence import describe_interaction
 from kbnn.wording import format_count, format_number, format_percent
 from kbnn_cli import display
 
@@ -392,6 +393,11 @@ def inspection_parts(found: Inspection, *, plots: bool) -> Iterator[RenderableTy
             f"Importance: mean size of each column's contribution to {quantity}"
         )
         yield ImportanceTable(columns)
+    pairs = [pair for pair in found.interactions.values() if pair is not None]
+    if pairs:
+        yield from make_heading("Interaction of the two strongest columns")
+        for pair in pairs:
+            yield Text(describe_interaction(pair))
     for target in found.effects:
         yield from make_heading(f"Sensitivity of {clean_text(target.title)} to each feature")
         yield Text(

@@ -13,7 +13,7 @@ import pytest
 
 from kbnn.data.read_options import ReadOptions
 from kbnn.errors import ArgumentError, UsageError
-from kbnn.model.monitor import AlertRate
+from kbnn.model.anomaly import AlertRate
 from kbnn.model.settings import Settings
 from kbnn.option_table import GROUPS, OPTIONS, Option, list_keywords, list_options
 from kbnn.workflows.options import TrainOptions, build_train_options

@@ -19,10 +19,9 @@ from kbnn.api.notices import log_notice
 from kbnn.api.online_model import Model
 from kbnn.array_types import FloatArray
 from kbnn.core.kernel import exceeds_limits
-from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows, slice_rows
+from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows, concat_rows, slice_rows
 from kbnn.data.dataset import open_stream
 from kbnn.data.read_options import ReadOptions
-from kbnn.data.row_blocks import concat_rows
 from kbnn.data.schema import Column, Place, Schema
 from kbnn.model.interface import StreamModel
 from kbnn.targets.registry import DeclaredTarget
@@ -239,7 +238,7 @@ def learn_rows(
     """
     with model._learning_lock:
         known = model._require_model()
-        rows = rows._replace(y=y, number=known.met + 1 + np.arange(len(y)), weight=weight)
+        rows = rows._replace(y=y, number=known.rows_seen + 1 + np.arange(len(y)), weight=weight)
         for start in range(0, len(y), BLOCK_ROWS):
             known.learn(slice_rows(rows, start, start + BLOCK_ROWS), again)
 
@@ -328,5 +327,5 @@ def _build_rows(model: Model, known: StreamModel, table: Any, y: Sequence[Any]) 
     if any(exceeds_limits(x, MIN_ABS_VALUE, MAX_ABS_VALUE)):
         return None
     targets = np.concatenate([reader.encode_targets(value) for value in y])
-    number = known.met + 1 + np.arange(len(x))
+    number = known.rows_seen + 1 + np.arange(len(x))
     return Rows(x, targets, number, schema=reader.schema)

@@ -168,7 +168,7 @@ def step(
             model = create_model(chosen.choices.make_settings(), stream.schema.copy())
         first = make_empty_forecast(0, model.task.numbers)
         numbered = (
-            block._replace(number=model.met + 1 + np.arange(block.count)) for block in stream
+            block._replace(number=model.rows_seen + 1 + np.arange(block.count)) for block in stream
         )
         made = [one.forecast for one in predict_rows(model, numbered, log_notice, learn=True)]
     return modelfile.to_bytes(*to_state(model)), Forecasts(

@@ -12,7 +12,7 @@ import sys
 import warnings
 from typing import Final
 
-from kbnn.workflows.signals import Interrupted, InterruptGuard
+from kbnn.workflows.checkpoint import Interrupted, InterruptGuard
 from kbnn.workflows.training import Listener, Training
 
 _log = logging.getLogger("kbnn")

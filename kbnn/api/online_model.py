@@ -32,7 +32,7 @@ from kbnn.model.serialize import to_state
 from kbnn.option_table import ColumnNames, parse_keywords, parse_names
 from kbnn.output.fields import make_single_prediction
 from kbnn.wording import clean_text, format_rows
-from kbnn.workflows import evaluating, explaining, inspecting, keyed, predicting, sampling
+from kbnn.workflows import evaluating, explaining, inspecting, keyed, predicting
 from kbnn.workflows import forecast as forecast_module
 from kbnn.workflows.checkpoint import Checkpoint
 from kbnn.workflows.options import build_train_options
@@ -261,7 +261,7 @@ class Model:
         """
         chosen = parse_keywords("predict", {"samples": count, "seed": seed}, ("samples", "seed"))
         with self._locked_rows(data, "sample", options) as (model, stream):
-            drawn = sampling.sample_batches(model, stream, chosen["samples"], chosen["seed"])
+            drawn = explaining.sample_batches(model, stream, chosen["samples"], chosen["seed"])
             several = model.task.labels or drawn.shape[2] > 1
             return drawn if several else drawn[:, :, 0]
 
@@ -298,7 +298,7 @@ class Model:
         """
         chosen = parse_keywords("predict", {"ask": count}, ("ask",))
         with self._locked_rows(data, "ask", options) as (model, stream):
-            return sampling.rank_batches(model, list(stream), chosen["ask"])
+            return explaining.rank_batches(model, list(stream), chosen["ask"])
 
     @contextmanager
     def _locked_rows(
@@ -307,7 +307,7 @@ class Model:
         """Yield the model, locked against learning, and the encoded rows of data."""
         words = parse_keywords("predict", options, ReadKeywords.__annotations__)
         with self._locked_single_model() as model:
-            sampling.check_independent_rows(model, call)
+            explaining.check_independent_rows(model, call)
             with predicting.open_inference_stream(
                 model, data, notice=log_notice, use_target=False, **words
             ) as (stream, _):
@@ -461,7 +461,7 @@ class Model:
             model = self._require_single_model()
             with model.lock:
                 model.recover_transaction()
-                model.learn(self._row_reader().encode_row(x, y, weight, model.met + 1))
+                model.learn(self._row_reader().encode_row(x, y, weight, model.rows_seen + 1))
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
         """Predict one row.
@@ -548,7 +548,7 @@ class Model:
         try:
             model.learn(RowEncoder(model.schema, log_notice).encode_row(x, y, weight, 1))
         finally:
-            if model.met:
+            if model.rows_seen:
                 self._model = model
 
     def _create_from_row(self, x: Mapping[str, Any], y: Any) -> OnlineModel:
@@ -681,7 +681,7 @@ class Model:
             if not isinstance(model, OnlineModel):
                 return keyed.summarize_fleet(model, "")
             size = keyed.measure_file_size(model)
-            found = inspecting.inspect_model(model, "", size, importance=True)
+            found = inspecting.inspect_model(model, "", size, explain=True)
             return {name: value for name, value in found.to_json().items() if name != "model"}
 
     def importance(self) -> dict[str, list[Importance]]:
@@ -720,7 +720,7 @@ class Model:
     def candidates(self) -> list[dict[str, Any]]:
         """Settings that were compared with the leading ones: `settings`, `nats` behind, `row`."""
         with self._locked_single_model() as model:
-            found = rank_candidates(model.racers, model.lost)
+            found = rank_candidates(model.candidates, model.eliminated)
             return [candidate._asdict() for candidate in found]
 
     def save(self, path: str | os.PathLike[str]) -> None:

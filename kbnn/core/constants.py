@@ -41,7 +41,7 @@ STEP_LIMIT = 1e40
 """Largest change of a weight, a variance or a noise variance by one row; larger ones are rejected.
 
 All are of the order of 1 unless labels are absurd or rounding fails, so no stream reaches the limit
-of what a model file may hold (kbnn.model.limits).
+of what a model file may hold (kbnn.model.settings).
 """
 
 LEAST_WEIGHT = 1e-300

@@ -200,17 +200,17 @@ def scale_rows(
 
 
 def update_calibration(
-    tails: FloatArray, mean: FloatArray, sd: FloatArray, y: FloatArray, mix: bool, track: bool
+    calibration: FloatArray, mean: FloatArray, sd: FloatArray, y: FloatArray, mix: bool, track: bool
 ) -> FloatArray:
     """Run the compiled version of kbnn.distributions.calibration.update_calibration."""
-    return _kernel.update_calibration(tails, mean, sd, y, mix, track, kernel_constants())
+    return _kernel.update_calibration(calibration, mean, sd, y, mix, track, kernel_constants())
 
 
 def calibrate_outputs(
-    tails: FloatArray, said: NetworkOutputs, y: FloatArray | None, mix: bool, track: bool
+    calibration: FloatArray, said: NetworkOutputs, y: FloatArray | None, mix: bool, track: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Run the compiled version of kbnn.distributions.calibration.calibrate_outputs."""
-    return _kernel.calibrate_outputs(tails, said, y, mix, track, kernel_constants())
+    return _kernel.calibrate_outputs(calibration, said, y, mix, track, kernel_constants())
 
 
 def update_count_mixture(tail: FloatArray, y: FloatArray, stated: FloatArray) -> None:
@@ -237,7 +237,7 @@ def apply_temperature(
     weight: FloatArray | None,
     grid: FloatArray,
 ) -> FloatArray:
-    """Run the compiled version of kbnn.distributions.temperature.apply_temperature."""
+    """Run the compiled version of kbnn.distributions.categorical.apply_temperature."""
     return _kernel.apply_temperature(known, probability, label, weight, grid, kernel_constants())
 
 

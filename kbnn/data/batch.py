@@ -1,19 +1,28 @@
 """Batches of encoded rows, as passed from a stream to a model, and the result of learning them.
 
 `Rows` holds the arrays of one batch. The module also defines the range of supported numbers and
-the rule by which a column counts as silent.
+the rule by which a column counts as silent, and it selects, concatenates, widens, shuffles and
+splits batches.
+
+Shuffling uses a buffer of fixed size: each further row replaces a random row of the buffer, which
+is delivered; at the end the buffer is delivered in random order. One random number is drawn per
+row, in row order, so the result does not depend on batches. Held-out rows are chosen by their
+number in the source and the seed alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.data.schema import Schema
+from kbnn.data.values import cast_to_text
+from kbnn.metrics.samples import hash_row_order
 from kbnn.targets.prediction import Forecast
 
 MAX_ABS_VALUE = 1e140
@@ -79,7 +88,7 @@ class RowAlert(NamedTuple):
 
 
 class Anomalies(NamedTuple):
-    """How unlikely the targets of n rows were, see kbnn.model.monitor."""
+    """How unlikely the targets of n rows were, see kbnn.model.anomaly."""
 
     surprise: FloatArray  # (n, T) -log10 of the calibrated tail probability
     pit: FloatArray  # (n, T)
@@ -141,3 +150,140 @@ def pad_columns(rows: FloatArray, width: int, fill: FloatArray | None = None) ->
         wide[:, : len(fill)] = fill[:width]
     wide[:, :known] = rows
     return wide
+
+
+def take_rows(rows: Rows, order: IntArray) -> Rows:
+    """Return the rows at the given positions, in that order."""
+    return Rows(
+        rows.x[order],
+        rows.y[order],
+        rows.number[order],
+        None if rows.x_sd is None else rows.x_sd[order],
+        None if rows.weight is None else rows.weight[order],
+        None if rows.unreadable is None else rows.unreadable[order],
+        rows.schema,
+        None if rows.original is None else rows.original.take(pa.array(order)),
+        None if rows.time is None else rows.time[order],
+        None if rows.id is None else [rows.id[at] for at in order.tolist()],
+    )
+
+
+def widen_batch(rows: Rows, schema: Schema | None, width: int) -> Rows:
+    """Pad x to `width` columns for columns added later: indicators are 0, numbers missing."""
+    known = rows.x.shape[1]
+    if width == known:
+        return rows
+    indicators = np.ones(width)
+    if schema is not None:
+        indicators[:] = [place.category is not None for place in schema.layout]
+    x_sd = None if rows.x_sd is None else np.pad(rows.x_sd, ((0, 0), (0, width - known)))
+    return rows._replace(x=pad_columns(rows.x, width, make_fill_values(indicators)), x_sd=x_sd)
+
+
+def concat_rows(parts: Sequence[Rows]) -> Rows:
+    """Concatenate batches; the result has the width and the schema of the last one."""
+    width = parts[-1].x.shape[1]
+    parts = [widen_batch(part, parts[-1].schema, width) for part in parts]
+    x_sd = [part.x_sd for part in parts if part.x_sd is not None]
+    weight = [part.weight for part in parts if part.weight is not None]
+    batches = [part.original for part in parts if part.original is not None]
+    time = [part.time for part in parts if part.time is not None]
+    unreadable = [
+        np.zeros(len(part.y), np.bool_) if part.unreadable is None else part.unreadable
+        for part in parts
+    ]
+    return Rows(
+        np.concatenate([part.x for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        np.concatenate([part.number for part in parts]),
+        np.concatenate(x_sd) if x_sd else None,
+        np.concatenate(weight) if weight else None,
+        np.concatenate(unreadable) if any(part.any() for part in unreadable) else None,
+        parts[-1].schema,
+        _concat_batches(batches) if batches else None,
+        np.concatenate(time) if time else None,
+        _concat_ids(parts),
+    )
+
+
+def _concat_ids(parts: Sequence[Rows]) -> list[str | None] | None:
+    if all(part.id is None for part in parts):
+        return None
+    return [name for part in parts for name in part.id or [None] * len(part.y)]
+
+
+def _concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Concatenate Arrow batches, whose extra columns and types may differ between sources."""
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    try:
+        table = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException:
+        written = [
+            pa.table({name: cast_to_text(batch.column(name)) for name in batch.schema.names})
+            for batch in batches
+        ]
+        table = pa.concat_tables(written, promote_options="default")
+    return table.combine_chunks().to_batches()[0]
+
+
+SHUFFLE_ROWS: Final = 16_384
+
+
+def shuffle_batches(blocks: Iterator[Rows], size: int, seed: int, epoch: int) -> Iterator[Rows]:
+    """Yield the rows in random order, in batches as wide as the widest before them."""
+    random = np.random.default_rng([seed, epoch])
+    held: Rows | None = None
+    filling: list[Rows] = []
+    room = size
+    for block in blocks:
+        rest = block
+        if room > 0:
+            head = slice_rows(block, 0, room)
+            rest = slice_rows(block, room, len(block.y))
+            filling.append(head)
+            room -= len(head.y)
+        if len(rest.y):
+            if held is None:
+                held, filling = concat_rows(filling), []
+            slots = (random.random(len(rest.y)) * size).astype(np.int64)
+            held, leaving = _exchange_rows(held, rest, slots.tolist())
+            yield leaving
+    if held is None and filling:
+        held = concat_rows(filling)
+    if held is not None:
+        # One random number per row, as above, so that the order depends on nothing else.
+        order = np.argsort(random.random(len(held.y)), kind="stable")
+        yield take_rows(held, order)
+
+
+def _exchange_rows(held: Rows, block: Rows, slots: list[int]) -> tuple[Rows, Rows]:
+    """Put each row of `block` into its slot; return the buffer and the replaced rows."""
+    size = len(held.y)
+    pool = concat_rows([held, block])
+    content = list(range(size))
+    leaving: list[int] = []
+    for row, slot in enumerate(slots, size):
+        leaving.append(content[slot])
+        content[slot] = row
+    return take_rows(pool, np.array(content)), take_rows(pool, np.array(leaving))
+
+
+_HELD_OUT_SALT: Final = 0x5EED_7E57
+"""Makes the held-out rows independent of the rows sampled for figures."""
+
+
+def is_held_out(number: IntArray, share: float, seed: int) -> NDArray[np.bool_]:
+    """Return which rows are held out."""
+    return hash_row_order(number.astype(np.float64), seed + _HELD_OUT_SALT) < share
+
+
+def select_split(
+    blocks: Iterator[Rows], share: float, seed: int, *, testing: bool
+) -> Iterator[Rows]:
+    """Yield the held-out rows (`testing`) or the others; empty batches are dropped."""
+    for block in blocks:
+        wanted = is_held_out(block.number, share, seed) == testing
+        if wanted.all():
+            yield block
+        elif wanted.any():
+            yield take_rows(block, np.flatnonzero(wanted))

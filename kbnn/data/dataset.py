@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from kbnn.array_types import IntArray
-from kbnn.data import row_blocks
-from kbnn.data.batch import Rows, slice_rows
+from kbnn.data import batch
+from kbnn.data.batch import Rows, shuffle_batches, slice_rows
 from kbnn.data.chunk import BadRow, BatchSizer, Chunk, ReadAhead, ReadHints, RowError, shorten
 from kbnn.data.column_types import Notice, sample_column
 from kbnn.data.csv_records import MAX_COLUMNS, ExpectedColumns
@@ -29,7 +29,6 @@ from kbnn.data.inputs import SourceList
 from kbnn.data.jsonl_format import JsonReader
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.reading import ChunkReader
-from kbnn.data.row_blocks import shuffle_batches
 from kbnn.data.schema import Schema
 from kbnn.data.values import MissingSpellings, find_present_rows
 from kbnn.errors import DataError
@@ -390,7 +389,7 @@ class Stream(Closeable):
             chunks = self._ahead = ReadAhead(chunks)
         blocks = self._encode_chunks(chain(early, chunks), skip)
         if options.test_split:
-            blocks = row_blocks.select_split(
+            blocks = batch.select_split(
                 blocks, options.test_split, options.seed, testing=self._testing
             )
         if options.shuffle and not self._testing:
@@ -459,7 +458,7 @@ class Stream(Closeable):
         options = self.options
         if not options.test_split:
             return len(number)
-        out = row_blocks.is_held_out(number, options.test_split, options.seed)
+        out = batch.is_held_out(number, options.test_split, options.seed)
         return int(np.count_nonzero(out == self._testing))
 
     def _count_undecided(self) -> int:

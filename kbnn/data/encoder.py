@@ -21,11 +21,10 @@ import pyarrow as pa
 
 from kbnn.array_types import BoolArray, FloatArray, IntArray
 from kbnn.core.kernel import stack_columns
-from kbnn.data.batch import GAP_ROWS, MIN_ABS_VALUE, Rows, longest_usual_gap
+from kbnn.data.batch import GAP_ROWS, MIN_ABS_VALUE, Rows, longest_usual_gap, take_rows
 from kbnn.data.chunk import Chunk, OnError, RowError, shorten
 from kbnn.data.column_types import Notice, SentinelDetector
 from kbnn.data.decoder import ChunkDecoder
-from kbnn.data.row_blocks import take_rows
 from kbnn.data.schema import Schema
 from kbnn.data.values import MissingSpellings
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kbnn.data.batch import SHUFFLE_ROWS
 from kbnn.data.chunk import OnError
 from kbnn.data.column_types import ColumnSample
 from kbnn.data.csv_records import missing_column_error
 from kbnn.data.formats import FORMATS
 from kbnn.data.number_format import NumberMarks
-from kbnn.data.row_blocks import SHUFFLE_ROWS
 from kbnn.data.schema import (
     DEFAULT_MAX_PENDING,
     MAX_BUCKETS,

@@ -1,6 +1,6 @@
 """Encode rows given one at a time as dicts, and infer a schema from the first row.
 
-Values are decoded as in a table (kbnn.data.cells). An absent key is a missing value, the order of
+Values are decoded as in a table (kbnn.data.decoder). An absent key is a missing value, the order of
 keys does not matter, and a key that first appears later becomes a column and is reported once.
 """
 
@@ -15,11 +15,10 @@ import numpy as np
 
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows
-from kbnn.data.cells import CellDecoder, check_label, check_new_class
 from kbnn.data.chunk import shorten
 from kbnn.data.column_types import ColumnSample, Notice
 from kbnn.data.csv_format import read_plain_row
-from kbnn.data.decoder import decide_column
+from kbnn.data.decoder import CellDecoder, check_label, check_new_class, decide_column
 from kbnn.data.infer import infer_schema
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.schema import Schema

@@ -90,7 +90,7 @@ FIRST_MEAN: Final = FIRST_GAIN + GAIN_COUNT
 MEAN_SCALE_FACTOR: Final = FIRST_MEAN + GAIN_COUNT
 """Averages of gains and scale factor, shrunk towards 1 for few rows, used by frozen models."""
 LINK_UNIT: Final = MEAN_SCALE_FACTOR + 1
-"""Unit of a positive target's link, see kbnn.distributions.log_link."""
+"""Unit of a positive target's link, see kbnn.distributions.transformed_normal."""
 CALIBRATION_FIELDS: Final = LINK_UNIT + 1
 
 
@@ -109,37 +109,46 @@ def init_calibration(targets: int, mixed: bool = True) -> FloatArray:
     return np.array([tail] * targets).reshape(targets, CALIBRATION_FIELDS)
 
 
-def is_valid_calibration(tails: FloatArray) -> bool:
+def is_valid_calibration(calibration: FloatArray) -> bool:
     """Return whether numbers from a file can be a calibration state."""
-    sums, rest, unit = tails[:, :LARGEST_VALUE], tails[:, SHARE:LINK_UNIT], tails[:, LINK_UNIT]
-    sizes = tails[:, LARGEST_VALUE + 1 : SHARE]
-    positive = tails[:, [OUTLIER_ROWS, EXTREMES, SQUARES, SCALE_FACTOR, RATIO, MEAN_SCALE_FACTOR]]
-    share, gains = tails[:, [SHARE]], tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
+    sums, rest, unit = (
+        calibration[:, :LARGEST_VALUE],
+        calibration[:, SHARE:LINK_UNIT],
+        calibration[:, LINK_UNIT],
+    )
+    sizes = calibration[:, LARGEST_VALUE + 1 : SHARE]
+    positive = calibration[
+        :, [OUTLIER_ROWS, EXTREMES, SQUARES, SCALE_FACTOR, RATIO, MEAN_SCALE_FACTOR]
+    ]
+    share, gains = calibration[:, [SHARE]], calibration[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
     return bool(
         np.all(np.abs(sums) <= 1e12)
         and np.all(np.abs(rest) <= 1e12)
         and np.all(np.abs(sizes) <= 1e300)
         and np.all(sizes[:, 1:] >= 0.0)
         and np.all(positive > 0.0)
-        and np.all((tails[:, OUTLIERS] >= 0.0) & (tails[:, OUTLIERS] < tails[:, OUTLIER_ROWS]))
+        and np.all(
+            (calibration[:, OUTLIERS] >= 0.0)
+            & (calibration[:, OUTLIERS] < calibration[:, OUTLIER_ROWS])
+        )
         and np.all((share >= 0.0) & (share < 1.0))
         and np.all((gains >= LEAST_GAIN) & (gains <= MOST_GAIN))
-        and np.all(tails[:, LARGEST_VALUE] < np.inf)
+        and np.all(calibration[:, LARGEST_VALUE] < np.inf)
         and np.all((unit >= 0.0) & (unit <= 1e300))
     )
 
 
-def reset_scale_and_gains(tails: FloatArray) -> FloatArray:
+def reset_scale_and_gains(calibration: FloatArray) -> FloatArray:
     """Reset scale and gains to 1 for a later pass: those of new rows do not apply to seen rows."""
     asked = [SCALE_FACTOR, *range(FIRST_GAIN, LINK_UNIT)]
-    if np.all(tails[:, asked] == 1.0):
-        return tails
-    after = tails.copy()
+    if np.all(calibration[:, asked] == 1.0):
+        return calibration
+    after = calibration.copy()
     after[:, asked] = 1.0
     return after
 
 
-def shrink_scale(tails: FloatArray, squares: FloatArray, more: FloatArray) -> FloatArray:
+def shrink_scale(calibration: FloatArray, squares: FloatArray, more: FloatArray) -> FloatArray:
     """Shrink the scale in a later pass (n, T), where networks overstate their uncertainty.
 
     `squares` are squared errors at rows that were learned before, in units of the predicted
@@ -147,9 +156,9 @@ def shrink_scale(tails: FloatArray, squares: FloatArray, more: FloatArray) -> Fl
     one pass, and at most 1.
     """
     after = (
-        reset_scale_and_gains(tails)
-        if np.any(tails[:, FIRST_GAIN:FIRST_MEAN] != 1.0)
-        else tails.copy()
+        reset_scale_and_gains(calibration)
+        if np.any(calibration[:, FIRST_GAIN:FIRST_MEAN] != 1.0)
+        else calibration.copy()
     )
     expected = more[:, None] * np.minimum(squares, _LATER_PASS_CAP)
     for tail, column in zip(after, expected.T.tolist(), strict=True):
@@ -165,16 +174,16 @@ def shrink_scale(tails: FloatArray, squares: FloatArray, more: FloatArray) -> Fl
     return after
 
 
-def apply_calibration(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+def apply_calibration(calibration: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     """Build distributions from means and sds (n, T) with a frozen calibration state."""
     rows = np.empty((*mean.shape, PARAM_COUNT))
     rows[..., PARAM.place] = mean
-    rows[..., PARAM.spread] = np.sqrt(tails[:, MEAN_SCALE_FACTOR]) * sd
-    rows[..., PARAM.share : PARAM.gain] = tails[:, SHARE:FIRST_GAIN]
-    rows[..., PARAM.gain : PARAM.most] = tails[:, FIRST_MEAN:MEAN_SCALE_FACTOR]
-    rows[..., PARAM.most] = tails[:, LARGEST_VALUE]
+    rows[..., PARAM.spread] = np.sqrt(calibration[:, MEAN_SCALE_FACTOR]) * sd
+    rows[..., PARAM.share : PARAM.gain] = calibration[:, SHARE:FIRST_GAIN]
+    rows[..., PARAM.gain : PARAM.most] = calibration[:, FIRST_MEAN:MEAN_SCALE_FACTOR]
+    rows[..., PARAM.most] = calibration[:, LARGEST_VALUE]
     rows[..., PARAM.kind] = 0.0
-    rows[..., PARAM.unit] = tails[:, LINK_UNIT]
+    rows[..., PARAM.unit] = calibration[:, LINK_UNIT]
     rows[..., PARAM.none] = 0.0
     return rows
 
@@ -190,7 +199,7 @@ class CalibratedPrediction(NamedTuple):
 
 
 def calibrate_outputs(
-    tails: FloatArray,
+    calibration: FloatArray,
     said: kernel.NetworkOutputs,
     y: FloatArray | None,
     mix: bool,
@@ -205,14 +214,14 @@ def calibrate_outputs(
         center, scale = np.ascontiguousarray(said[3]), np.ascontiguousarray(said[4])
         said = (*said[:3], center, scale)
         seen = None if y is None else np.ascontiguousarray(y)
-        return _as_calibrated(kernel.calibrate_outputs(tails, said, seen, mix, track))
+        return _as_calibrated(kernel.calibrate_outputs(calibration, said, seen, mix, track))
     mean, function_var, noise_var, center, scale = said
     root = np.sqrt(function_var + noise_var)
     place, spread = center + scale * mean, scale * root
     if y is None:
-        rows = apply_calibration(tails, place, spread)
+        rows = apply_calibration(calibration, place, spread)
     else:
-        rows = update_calibration(tails, place, spread, y, mix, track, False)
+        rows = update_calibration(calibration, place, spread, y, mix, track, False)
     shown = rows[..., PARAM.spread].copy()
     return CalibratedPrediction(rows, place, shown, *split_sd(shown, function_var, noise_var))
 
@@ -229,7 +238,7 @@ def split_sd(
 
 
 def update_calibration(
-    tails: FloatArray,
+    calibration: FloatArray,
     mean: FloatArray,
     sd: FloatArray,
     y: FloatArray,
@@ -244,9 +253,9 @@ def update_calibration(
     """
     if kernel.is_compiled() if compiled is None else compiled:
         mean, sd, y = (np.ascontiguousarray(part) for part in (mean, sd, y))
-        return kernel.update_calibration(tails, mean, sd, y, mix, track)
+        return kernel.update_calibration(calibration, mean, sd, y, mix, track)
     rows = np.empty((*mean.shape, PARAM_COUNT))
-    for j, tail in enumerate(tails):
+    for j, tail in enumerate(calibration):
         median = None
         for i in range(len(mean)):
             labelled = math.isfinite(y[i, j])
@@ -368,11 +377,11 @@ ONE_SIDED_HALF_WIDTHS_SD: Final = (0.0, HALF_60, HALF_80, HALF_90)
 
 def init_count_calibration(targets: int, mixed: bool) -> FloatArray:
     """Initialise the state of counts; without `mixed` the distribution is a negative binomial."""
-    tails = init_calibration(targets, mixed)
-    tails[:, OUTLIERS] = OUTLIER_SHARE * tails[:, OUTLIER_ROWS]
+    calibration = init_calibration(targets, mixed)
+    calibration[:, OUTLIERS] = OUTLIER_SHARE * calibration[:, OUTLIER_ROWS]
     if mixed:
-        tails[:, SHARE] = tails[:, OUTLIERS] / tails[:, OUTLIER_ROWS]
-    return tails
+        calibration[:, SHARE] = calibration[:, OUTLIERS] / calibration[:, OUTLIER_ROWS]
+    return calibration
 
 
 def update_count_mixture(tail: FloatArray, y: FloatArray, rows: FloatArray) -> None:

@@ -11,9 +11,6 @@ from typing import Any, Final
 import numpy as np
 
 from kbnn.array_types import BoolArray, FloatArray
-from kbnn.distributions.hurdle import Hurdle
-from kbnn.distributions.log_link import LogLink
-from kbnn.distributions.logit_link import LogitLink
 from kbnn.distributions.negative_binomial import NegativeBinomial
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import (
@@ -21,6 +18,7 @@ from kbnn.distributions.predictive import (
     PredictiveDistribution,
     RowScores,
 )
+from kbnn.distributions.transformed_normal import Hurdle, LogitLink, LogLink
 
 DISTRIBUTIONS: Final[dict[int, type[PredictiveDistribution]]] = {
     kind.code: kind for kind in (NormalMixture, LogLink, NegativeBinomial, Hurdle, LogitLink)

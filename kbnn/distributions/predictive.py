@@ -45,8 +45,10 @@ class DistributionParams(NamedTuple):
     gain: int = 5  # the first of them
     most: int = 5 + GAIN_COUNT  # largest value seen before
     kind: int = 6 + GAIN_COUNT  # code of the distribution, see kbnn.distributions.dispatch
-    unit: int = 7 + GAIN_COUNT  # unit of a link (kbnn.distributions.log_link)
-    none: int = 8 + GAIN_COUNT  # probability of exactly 0 of an amount (kbnn.distributions.hurdle)
+    unit: int = 7 + GAIN_COUNT  # unit of a link (kbnn.distributions.transformed_normal)
+    none: int = (
+        8 + GAIN_COUNT
+    )  # probability of exactly 0 of an amount (kbnn.distributions.transformed_normal)
 
 
 QUADRATURE_POINTS: Final = 14

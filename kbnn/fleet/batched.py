@@ -31,8 +31,8 @@ from kbnn.fleet.packing import (
 )
 from kbnn.fleet.pooling import REFIT_ROWS, SHIFT_ROWS
 from kbnn.fleet.store import KeyMetrics
-from kbnn.metrics.histograms import PIT_BINS
 from kbnn.metrics.numeric_metrics import ScoredNumericBatch
+from kbnn.metrics.samples import PIT_BINS
 from kbnn.metrics.scorecard import FIRST_POINT_ROWS as FIRST_POINT
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model import scaler
@@ -155,12 +155,16 @@ class BatchedModels:
             known[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0
         return self._build_forecast(made, scale, known)
 
-    def _build_forecast(self, made: Prediction, scale: FloatArray, tails: FloatArray) -> Forecast:
+    def _build_forecast(
+        self, made: Prediction, scale: FloatArray, calibration: FloatArray
+    ) -> Forecast:
         """Build the forecasts of one row per model, as one row with many targets."""
         scaled = TargetScale(scale[:, 0, scaler.CENTER], scale[:, 0, scaler.SCALE])
         mean, function_var, noise_var = (part.T for part in made[:3])
         one = Prediction(mean, function_var, noise_var, made.probability, made.inlier, made.status)
-        forecast = self.learner.task.build_forecast(one, scaled, self.layout.settings.robust, tails)
+        forecast = self.learner.task.build_forecast(
+            one, scaled, self.layout.settings.robust, calibration
+        )
         turned = [np.ascontiguousarray(part.swapaxes(0, 1)) for part in forecast[:4]]
         return Forecast(
             turned[0],

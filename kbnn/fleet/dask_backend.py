@@ -22,8 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kbnn.data.batch import Rows, slice_rows
-from kbnn.data.row_blocks import take_rows
+from kbnn.data.batch import Rows, slice_rows, take_rows
 from kbnn.data.schema import Schema
 from kbnn.errors import KbnnError, UsageError
 from kbnn.fleet.packing import PackedLayouts

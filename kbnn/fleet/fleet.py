@@ -18,8 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from kbnn.core.reference import LEARNED, REJECTED, UNLABELLED
-from kbnn.data.batch import LearnResult, Rows, slice_rows
-from kbnn.data.row_blocks import take_rows
+from kbnn.data.batch import LearnResult, Rows, slice_rows, take_rows
 from kbnn.data.schema import Schema
 from kbnn.errors import ModelError
 from kbnn.fleet.dask_backend import DaskCluster, RemotePartitions
@@ -34,7 +33,7 @@ from kbnn.fleet.partition import (
 )
 from kbnn.fleet.pooling import EMPTY_MODEL, Pooling, learn_held_rows
 from kbnn.fleet.store import FleetStore
-from kbnn.metrics.score import check_stored_count
+from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import file as modelfile
 from kbnn.model.migrations import migrated_form
@@ -235,7 +234,7 @@ class Fleet:
         self.overall = OnlineModel(settings, schema)
         self.lock = self.overall.lock
         self.models = FleetModels(self.overall, store, common)
-        self.rows = self.rejected_rows = self.skipped = self.met = 0
+        self.rows = self.rejected_rows = self.skipped = self.rows_seen = 0
         self.position: dict[str, Any] = {}
         # First row and pending result of each part of a block.
         self._sent: list[tuple[int, Callable[[], PartitionUpdate]]] = []
@@ -296,7 +295,7 @@ class Fleet:
             raise ModelError(f"{name}: is damaged (its state)") from error
         except RecursionError as error:
             raise ModelError(f"{name}: is damaged (its state is nested too deep)") from error
-        fleet.met = fleet.rows + fleet.rejected_rows + fleet.skipped
+        fleet.rows_seen = fleet.rows + fleet.rejected_rows + fleet.skipped
         return fleet
 
     def save(self) -> None:
@@ -413,7 +412,7 @@ class Fleet:
             stop = self._find_block_end(keys, at)
             self._learn_block(keys[at:stop], slice_rows(rows, at, stop), again)
             at = stop
-        self._sent_blocks.append((rows, again, self.met))
+        self._sent_blocks.append((rows, again, self.rows_seen))
 
     def receive_block(self) -> Forecast:
         """Return the forecasts of the block that was sent first."""
@@ -435,7 +434,7 @@ class Fleet:
         """Find where to split a block: at the end of a pooling window, or before too many keys."""
         stop, most = len(keys), self.models.most_open
         if self.models.pooling.pooled_model is not None:
-            stop = min(stop, start + self.models.pooling.rows_left_in_window(self.met))
+            stop = min(stop, start + self.models.pooling.rows_left_in_window(self.rows_seen))
         if stop - start <= most:
             return stop
         seen: set[str] = set()
@@ -448,9 +447,9 @@ class Fleet:
     def _learn_block(self, keys: list[str], rows: Rows, again: bool) -> None:
         """Learn a part of a block with the models of its keys and with the pooled model."""
         models, pooling = self.models, self.models.pooling
-        if self.met >= LOCAL_ROWS:
+        if self.rows_seen >= LOCAL_ROWS:
             models.move_to_workers()
-        before = pooling.results_needed_before(self.met)
+        before = pooling.results_needed_before(self.rows_seen)
         if before is not None:
             self._collect_results(before)
             pooling.start_window(before)
@@ -458,14 +457,16 @@ class Fleet:
         found = {**restarted, **models.read_unopened(keys), **restarted}
         with models.name_store_in_errors():
             if isinstance(models.partition, RemotePartitions):
-                self._sent.append((self.met, models.partition.learn(keys, rows, found, again)))
+                self._sent.append(
+                    (self.rows_seen, models.partition.learn(keys, rows, found, again))
+                )
             else:
                 update = models.partition.learn(keys, rows, found, again)
-                self._sent.append((self.met, lambda: update))
-        pooling.learn(rows, self.met, again)
-        self.met += len(keys)
+                self._sent.append((self.rows_seen, lambda: update))
+        pooling.learn(rows, self.rows_seen, again)
+        self.rows_seen += len(keys)
         if isinstance(models.partition, Partition):
-            self._collect_results(self.met)
+            self._collect_results(self.rows_seen)
         models.close_unused()
 
     def _restart_unpooled(self, keys: list[str]) -> dict[str, bytes]:
@@ -475,7 +476,7 @@ class Fleet:
             return {}
         waiting = [key for key in dict.fromkeys(keys) if key in pooling.unpooled_keys]
         if waiting:
-            self._collect_results(self.met)
+            self._collect_results(self.rows_seen)
         return {key: self.models.restart_from_pooled(key) for key in waiting}
 
     def _collect_results(self, row: int) -> None:

@@ -37,20 +37,18 @@ from kbnn.distributions import calibration
 from kbnn.errors import ModelError
 from kbnn.fleet.store import PACKED_MAGIC, KeyMetrics
 from kbnn.metrics import numeric_metrics
-from kbnn.metrics.histograms import PIT_BINS
+from kbnn.metrics.figures import LARGEST_SUM, check_stored_count
 from kbnn.metrics.numeric_metrics import NumericScore
-from kbnn.metrics.score import LARGEST_SUM, check_stored_count
+from kbnn.metrics.samples import PIT_BINS
 from kbnn.metrics.scorecard import CurvePoint, LearningCurve, Scorecard
 from kbnn.model import scaler
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate
 from kbnn.model.encoding import NO_BINS
 from kbnn.model.ensemble import make_equal_weights
 from kbnn.model.learner import LearnerState, make_learner
-from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer, compute_buffer_rows
-from kbnn.model.settings import Settings
+from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
+from kbnn.model.settings import BELIEF_LIMIT, Settings
 from kbnn.plain_values import read_dataclass, read_value
 from kbnn.targets.base import TargetType, is_valid_output_count
 
@@ -317,21 +315,21 @@ def supports_packing(settings: Settings, schema: Schema) -> bool:
 
 def describe_layout(model: OnlineModel) -> tuple[Settings, Config, int] | None:
     """Return settings, config and seed of a model's layout; None if it cannot be packed now."""
-    candidate = model.racers[0]
+    candidate = model.candidates[0]
     learned, settings = candidate.learned, candidate.learner.settings
     plain = (
         not model.is_warming_up
-        and len(model.racers) == 1
+        and len(model.candidates) == 1
         and len(learned.members) == 1
         and not len(learned.bins[0])
         and candidate.learner.task.supports_batched_kernel
         and not settings.replay_ratio
-        and not model.lost
+        and not model.eliminated
         and candidate.evidence == 0.0
-        and learned.rehearsal.debt == 0.0
-        and not learned.kept.rows().x_sd.any()
+        and learned.replay_state.backlog == 0.0
+        and not learned.buffer.rows().x_sd.any()
         and not model.card.scores[0]._start_weights.any()  # every metric has all rows
-        and learned.kept.max_rows
+        and learned.buffer.max_rows
         == compute_buffer_rows(learned.members[0].config.inputs, settings.keep)
     )
     if not plain or learned.members[0].config.directions:
@@ -344,17 +342,24 @@ def describe_layout(model: OnlineModel) -> tuple[Settings, Config, int] | None:
 
 def pack_model(layout: PackedLayout, model: OnlineModel) -> PackedModel:
     """Pack a model with this layout."""
-    candidate, card = model.racers[0], model.card
+    candidate, card = model.candidates[0], model.card
     learned, score = candidate.learned, card.scores[0]
-    kept, again = learned.kept.rows(layout.inputs), learned.rehearsal
-    counts = [learned.seen, learned.changes, model.met, model.skipped, model.let_go, len(kept.y)]
+    kept, again = learned.buffer.rows(layout.inputs), learned.replay_state
+    counts = [
+        learned.seen,
+        learned.changes,
+        model.rows_seen,
+        model.skipped,
+        model.dropped_rows,
+        len(kept.y),
+    ]
     counts += [score.rows, score.skipped, score.invalid, card.curve.rows]
-    counts += [again.since, int(again.settled), again.rows, again.alarm]
+    counts += [again.since, int(again.is_corrected), again.rows, again.alarm]
     row = np.zeros(layout.size)
     for name, part in {
         "belief": layout.pack_state(learned.members[0].state()),
         "columns": learned.columns,
-        "tails": learned.tails[0],
+        "tails": learned.calibration[0],
         **numeric_metrics.pack_score(score),
         "counts": np.array(counts),
     }.items():
@@ -399,8 +404,8 @@ def unpack_model(
         specs=layout.settings.list_members(),
         bins=(NO_BINS,),
     )
-    model.racers = (Candidate(learner, learned, 0.0, packed.alarms),)
-    model.met, model.skipped, model.let_go = (
+    model.candidates = (Candidate(learner, learned, 0.0, packed.alarms),)
+    model.rows_seen, model.skipped, model.dropped_rows = (
         counts[ROWS_SEEN],
         counts[SKIPPED],
         counts[DROPPED_ROWS],

@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.data.batch import Rows, slice_rows
-from kbnn.data.row_blocks import take_rows
+from kbnn.data.batch import Rows, slice_rows, take_rows
 from kbnn.data.schema import Schema
 from kbnn.errors import ModelError
 from kbnn.fleet import packing
@@ -287,20 +286,22 @@ class Partition:
         """Learn the rows of one key with its unpacked model."""
         model, packed = self._get_model(number), self._locate_packed(number) is not None
         part, places = take_rows(work.rows, np.array(group)), group
-        if not packed and model.met % GATHER_ROWS == GATHER_ROWS - 1:
+        if not packed and model.rows_seen % GATHER_ROWS == GATHER_ROWS - 1:
             model.record.shrink_to_fit()
-            for candidate in model.racers:
-                candidate.learned.kept.shrink_to_fit()
+            for candidate in model.candidates:
+                candidate.learned.buffer.shrink_to_fit()
         at = 0
         while at < len(places):
-            ages = [age - model.met for age in (SHIFT_ROWS, REFIT_ROWS) if age > model.met]
+            ages = [
+                age - model.rows_seen for age in (SHIFT_ROWS, REFIT_ROWS) if age > model.rows_seen
+            ]
             stop = min(len(places), at + min(ages, default=len(places)))
             held = model.is_warming_up
             work.add(np.array(places[at:stop]), model.learn(slice_rows(part, at, stop), again))
-            if model.met == SHIFT_ROWS and not held:
+            if model.rows_seen == SHIFT_ROWS and not held:
                 for member in model.learner_state.members:
                     work.shifts.append((places[stop - 1], measure_shift(member.state())))
-            if model.met == REFIT_ROWS and not (held or again):
+            if model.rows_seen == REFIT_ROWS and not (held or again):
                 model = self._refit_pooled(model)
             at = stop
         self._store_model(number, model)

@@ -36,17 +36,14 @@ from kbnn.data.batch import Rows
 from kbnn.distributions.calibration import LINK_UNIT
 from kbnn.fleet import packing
 from kbnn.fleet.packing import PackedLayouts
-from kbnn.metrics.figures import restore_floats
-from kbnn.metrics.score import check_stored_count
+from kbnn.metrics.figures import check_stored_count, restore_floats
 from kbnn.model import file as modelfile
 from kbnn.model.candidates import Candidate
 from kbnn.model.learner import LearnerState, make_learner
-from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import ReplayBuffer
+from kbnn.model.replay import ReplayBuffer, ReplayState
 from kbnn.model.serialize import to_state
-from kbnn.model.settings import Settings
+from kbnn.model.settings import BELIEF_LIMIT, Settings
 from kbnn.plain_values import read_value
 from kbnn.targets.classification import init_class_temperature
 
@@ -194,11 +191,11 @@ def create_pooled_model(
     settings: Settings, common: OnlineModel, widths: BetweenKeyVariance
 ) -> OnlineModel:
     """Create the model of a key that starts from the pooled model."""
-    leader = common.racers[0]
+    leader = common.candidates[0]
     model = OnlineModel(settings, common.schema)
     learner = make_learner(model.schema, _key_settings(settings, common))
-    tails = learner.task.init_calibration(settings.robust)
-    tails[:, LINK_UNIT] = leader.learned.tails[:, LINK_UNIT]
+    calibration = learner.task.init_calibration(settings.robust)
+    calibration[:, LINK_UNIT] = leader.learned.calibration[:, LINK_UNIT]
     learned = LearnerState(
         tuple(
             open_session(widths.make_initial_state(member.state()))
@@ -209,15 +206,15 @@ def create_pooled_model(
         leader.learned.seen,
         0,
         ReplayBuffer(settings.keep, len(common.schema.targets)),
-        tails,
-        ReplayState(since=leader.learned.seen, settled=True),
+        calibration,
+        ReplayState(since=leader.learned.seen, is_corrected=True),
         init_class_temperature(
             learner.task.labels, settings.robust, leader.learned.members[0].config.outputs
         ),
         leader.learned.specs,
         leader.learned.bins,
     )
-    model.racers = (Candidate(learner, learned),)
+    model.candidates = (Candidate(learner, learned),)
     return model
 
 
@@ -245,23 +242,25 @@ def refit_pooled(model: OnlineModel, current: OnlineModel) -> OnlineModel:
     The first keys start from a pooled model that knows little more than they do. By the time they
     have REFIT_ROWS rows, it knows more, also about how keys differ.
     """
-    numbers = current.learner_state.kept.rows(current.schema.width).number
+    numbers = current.learner_state.buffer.rows(current.schema.width).number
     return learn_held_rows(model, current) if len(numbers) and numbers[0] == 1.0 else current
 
 
 def learn_held_rows(model: OnlineModel, held: OnlineModel) -> OnlineModel:
     """Learn buffered rows of `held`; its record is kept, because the rows were scored before."""
-    rows = held.learner_state.kept.rows(model.schema.width)
+    rows = held.learner_state.buffer.rows(model.schema.width)
     if len(rows.y):
         number = rows.number.astype(np.int64)
         x_sd = rows.x_sd if rows.x_sd.shape[1] else None
         model.learn(Rows(rows.x, rows.y, number, x_sd, rows.weight))
         _ = model.card
     model.record.set_card(lambda: held.card)
-    model.skipped, model.met = held.skipped, held.met
+    model.skipped, model.rows_seen = held.skipped, held.rows_seen
     return model
 
 
+FORMER_UNPOOLED_KEY: Final = "young"
+"""Name of the unpooled keys in fleets saved before version 0.2.0."""
 MAX_SHIFT_VALUES: Final = 1 + 4 * 1024
 """Largest length of a stored shift: four numbers per layer, and the noise."""
 EMPTY_MODEL: Final = b""
@@ -349,14 +348,15 @@ class Pooling:
     def to_json(self) -> dict[str, Any]:
         """Return plain data for the fleet's state, without the pooled and the initial model."""
         return {
-            "young": sorted(self.unpooled_keys),
+            "unpooled": sorted(self.unpooled_keys),
             "widths": self.key_variance.to_json(),
             "moved": self._queued_shifts,
         }
 
     def restore(self, plain: Mapping[str, Any], start: bytes) -> None:
         """Restore from `to_json` and the bytes of the initial model."""
-        self.unpooled_keys = set(read_value(list[str], plain["young"], "young"))
+        unpooled = plain["unpooled" if "unpooled" in plain else FORMER_UNPOOLED_KEY]
+        self.unpooled_keys = set(read_value(list[str], unpooled, "unpooled"))
         self.key_variance = BetweenKeyVariance.from_json(plain["widths"])
         self._queued_shifts = [
             (check_stored_count(row), _check_shift(move)) for row, move in plain.get("moved", [])

@@ -33,10 +33,16 @@ from kbnn.core import kernel
 from kbnn.core.constants import LARGEST_TERM
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.distributions.predictive import INTERVAL_PERCENTS, RowScores
-from kbnn.metrics import score as base
-from kbnn.metrics.figures import Metric, clip_terms, restore_floats, shared_ones, to_float_list
-from kbnn.metrics.histograms import PitHistogram
-from kbnn.metrics.score import Score
+from kbnn.metrics import figures as base
+from kbnn.metrics.figures import (
+    Metric,
+    Score,
+    clip_terms,
+    restore_floats,
+    shared_ones,
+    to_float_list,
+)
+from kbnn.metrics.samples import PitHistogram
 from kbnn.wording import format_percent
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

@@ -18,9 +18,14 @@ import numpy as np
 
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.errors import ModelError
-from kbnn.metrics.figures import restore_floats
+from kbnn.metrics.figures import (
+    CURVE_LINES,
+    Score,
+    check_finite,
+    check_stored_count,
+    restore_floats,
+)
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS, StreamSummaries
-from kbnn.metrics.score import CURVE_LINES, Score, check_finite, check_stored_count
 from kbnn.metrics.target_metrics import find_metrics
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast, select_rows

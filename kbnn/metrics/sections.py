@@ -13,13 +13,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import FloatArray
-from kbnn.distributions import temperature
+from kbnn.distributions import categorical
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.metrics.class_metrics import ClassScore
-from kbnn.metrics.figures import MetricTable, MetricValues
+from kbnn.metrics.figures import MetricTable, MetricValues, Score
 from kbnn.metrics.numeric_metrics import NumericScore
 from kbnn.metrics.samples import StreamSummaries
-from kbnn.metrics.score import Score
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.target_metrics import build_metric_table, find_metrics
 from kbnn.metrics.verdicts import Verdict
@@ -89,6 +88,7 @@ class PartialDependenceSpec(NamedTuple):
     values   convert forecasts to what is drawn
     truth    convert targets (n,) to what is drawn
     marks    whether the truth is binary: rows are marked, not placed by value
+    output   index of the target, or of the class, among the draws of the predictive function
     chart    the chart shown when there are too many inputs to draw the function
     """
 
@@ -98,6 +98,7 @@ class PartialDependenceSpec(NamedTuple):
     values: Callable[[Forecast], PredictionCurve]
     truth: Callable[[FloatArray], FloatArray]
     marks: bool
+    output: int
     chart: ChartSpec
 
 
@@ -254,6 +255,7 @@ def _mean_dependence(
         values=predict_curve,
         truth=lambda y: y,
         marks=False,
+        output=target,
         chart=ChartSpec(
             "truth", name, {**sampled_predictions(task, summaries, target), "name": name}
         ),
@@ -356,6 +358,7 @@ def _class_dependence(
         values=predict_curve,
         truth=lambda y: (y == shown).astype(np.float64),
         marks=True,
+        output=shown,
         chart=ChartSpec("reliability", name, reliability),
     )
 
@@ -461,9 +464,9 @@ def describe_classes(task: TargetType, temperature_state: FloatArray) -> list[tu
     if not task.labels:
         return []
     found = [("classes", ", ".join(clean_text(name) for name in task.schema.classes))]
-    if len(temperature_state) and temperature_state[temperature.EVIDENCE_ROWS]:
-        s = temperature.inverse_temperature(temperature_state)
-        rows = int(temperature_state[temperature.EVIDENCE_ROWS])
+    if len(temperature_state) and temperature_state[categorical.EVIDENCE_ROWS]:
+        s = categorical.inverse_temperature(temperature_state)
+        rows = int(temperature_state[categorical.EVIDENCE_ROWS])
         how = "raised to this power" if s > 1.0 else "drawn towards the class shares"
         if abs(s - 1.0) < UNCHANGED_TEMPERATURE_MARGIN:
             how = "left as they are"

@@ -13,9 +13,8 @@ import numpy as np
 
 from kbnn.array_types import FloatArray
 from kbnn.metrics.class_metrics import ClassScore, ScoredClassBatch
-from kbnn.metrics.figures import MetricTable, MetricValues, format_metric_rows
+from kbnn.metrics.figures import MetricTable, MetricValues, Score, ScoredRows, format_metric_rows
 from kbnn.metrics.numeric_metrics import NumericScore, ScoredNumericBatch
-from kbnn.metrics.score import Score, ScoredRows
 from kbnn.metrics.verdicts import Verdict, judge_class_score, judge_numeric_score
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast

@@ -22,10 +22,8 @@ from kbnn.core.kernel import open_session
 from kbnn.data.batch import Rows, TargetTypeChange, slice_rows
 from kbnn.data.schema import Schema
 from kbnn.model.learner import Learner, LearnerState, LearnEvents, make_learner
-from kbnn.model.limits import ROW_EVIDENCE_LIMIT
-from kbnn.model.replay import REPLAY_INTERVAL_ROWS, REPLAY_ROWS
-from kbnn.model.replay_buffer import ReplayBuffer
-from kbnn.model.settings import Settings
+from kbnn.model.replay import REPLAY_INTERVAL_ROWS, REPLAY_ROWS, ReplayBuffer
+from kbnn.model.settings import ROW_EVIDENCE_LIMIT, Settings
 from kbnn.targets.base import first_invalid_row
 from kbnn.targets.prediction import Forecast, join_forecasts, log_density
 from kbnn.targets.registry import find_rival_type, may_lead, widen_target_type
@@ -74,7 +72,7 @@ class SelectionStep(NamedTuple):
     candidates: tuple[Candidate, ...]
     forecast: Forecast
     skipped: int  # rows without a target
-    lost: tuple[EliminatedCandidate, ...] = ()
+    eliminated: tuple[EliminatedCandidate, ...] = ()
 
 
 class RankedCandidate(NamedTuple):
@@ -156,7 +154,7 @@ def split_at_invalid_target(
     stop = find_first_invalid_row(candidates, rows.y)
     if stop:
         return candidates, rows if stop == len(rows.y) else slice_rows(rows, 0, stop), ()
-    if not len(candidates[0].learned.kept):  # in a later pass nothing is buffered
+    if not len(candidates[0].learned.buffer):  # in a later pass nothing is buffered
         return candidates, slice_rows(rows, 0, 1), ()
     valid = select_valid_candidates(candidates, rows.y[:1])
     if not valid:
@@ -180,8 +178,8 @@ def split_at_invalid_target(
 def _restart_as(leader: Candidate, schema: Schema, kind: str) -> Candidate:
     """Restart a candidate with another target type from its buffered rows."""
     before, task = leader.learned, leader.learner.task
-    kept = before.kept.rows(len(before.columns) - task.scaled)
-    raw = kept._replace(y=task.inverse_link(kept.y, before.tails))
+    kept = before.buffer.rows(len(before.columns) - task.scaled)
+    raw = kept._replace(y=task.inverse_link(kept.y, before.calibration))
     settings = replace(leader.learner.settings, kind=kind)
     learner = make_learner(schema, settings)
     began, events = learner.initialize_state(ReplayBuffer(len(raw.y), raw.y.shape[1], raw))
@@ -191,7 +189,7 @@ def _restart_as(leader: Candidate, schema: Schema, kind: str) -> Candidate:
     began = began._replace(
         members=tuple(map(open_session, members)),
         seen=before.seen,
-        rehearsal=began.rehearsal if whole else before.rehearsal,
+        replay_state=began.replay_state if whole else before.replay_state,
     )
     return Candidate(learner, began, 0.0, leader.alarms).record_rows(
         began, events._replace(restarted=False)
@@ -209,7 +207,7 @@ def learn_candidates(
     if again and len(candidates) > 1:
         step = learn_candidates(candidates[:1], rows, first, again)
         return step._replace(
-            lost=_list_eliminated(candidates, candidates[:1], candidates[0].learned.seen)
+            eliminated=_list_eliminated(candidates, candidates[:1], candidates[0].learned.seen)
         )
     alone = len(candidates) == 1
     if not alone:
@@ -245,7 +243,7 @@ def _learn_candidate(
     at = skipped = 0
     while not parts or (whole and at < len(rows.y)):
         rest = rows if at == 0 else slice_rows(rows, at, len(rows.y))
-        y = candidate.learner.task.link(rest.y, candidate.learned.tails)
+        y = candidate.learner.task.link(rest.y, candidate.learned.calibration)
         linked = rest if y is rest.y else rest._replace(y=y)
         learned, forecast, events = candidate.learner.learn_rows(
             candidate.learned, linked, first + at, again
@@ -262,7 +260,7 @@ def _add_evidence(
 ) -> tuple[Candidate, ...]:
     """Add the log densities of the targets (n, T) to the evidence of each candidate."""
     # All candidates must be scored on the same event.
-    bin_width = min(r.learner.task.zero_bin_width(r.learned.tails) for r in candidates)
+    bin_width = min(r.learner.task.zero_bin_width(r.learned.calibration) for r in candidates)
     pairs = zip(candidates, forecasts, strict=True)
     density = [log_density(forecast, y, bin_width) for _, forecast in pairs]
     return tuple(

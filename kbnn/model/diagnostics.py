@@ -23,7 +23,7 @@ from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.data.batch import GAP_ROWS, longest_usual_gap, pad_columns
 from kbnn.data.schema import Place
-from kbnn.distributions.temperature import inverse_temperature
+from kbnn.distributions.categorical import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
 from kbnn.model.encoding import encode_inputs, find_active_slopes
@@ -256,9 +256,9 @@ def collect_health(model: OnlineModel) -> dict[str, Any]:
         "warming_up": model.is_warming_up,
         "held_rows": model.held_rows,
         "scale_changes": model.learner_state.changes,
-        "rehearsed": model.learner_state.rehearsal.rows,
+        "rehearsed": model.learner_state.replay_state.rows,
         "sharpness": inverse_temperature(known)
-        if len(known := model.learner_state.sharpness)
+        if len(known := model.learner_state.temperature)
         else None,
         "missing_lately": missing_lately(model),
         "waiting": {"rows": len(model.pending_rows.rows), **model.pending_rows.counts},
@@ -268,7 +268,7 @@ def collect_health(model: OnlineModel) -> dict[str, Any]:
 def missing_lately(model: OnlineModel) -> dict[str, int]:
     """Return features without a value in unusually many of the last rows, and how many."""
     schema = model.schema
-    x = model.learner_state.kept.rows().x
+    x = model.learner_state.buffer.rows().x
     decided = {c.name for c in schema.columns if c.role == "feature" and c.kind != "undecided"}
     found: dict[str, int] = {}
     looked_at = set[str]()
@@ -336,7 +336,7 @@ def get_displayed_scales(model: OnlineModel) -> TargetScale:
     scaled = _get_target_scale(model)
     if not len(scaled.scale):
         return scaled
-    return displayed_scale(model.task, scaled, model.learner_state.tails)
+    return displayed_scale(model.task, scaled, model.learner_state.calibration)
 
 
 def list_model_noise(model: OnlineModel) -> list[float]:
@@ -352,6 +352,6 @@ def list_displayed_noise(model: OnlineModel) -> list[float]:
     """List the noise of each target as shown to users, see `TargetType.displayed_noise`."""
     if model.is_warming_up:
         return []
-    member, calibration = model.learner_state.members[0], model.learner_state.tails
+    member, calibration = model.learner_state.members[0], model.learner_state.calibration
     scaled = _get_target_scale(model)
     return model.task.displayed_noise(member.noise, member.config.noise, scaled, calibration)

@@ -25,8 +25,8 @@ rows, although the average is better.
 A network is dropped when it no longer pays. Its benefit is the mean difference of the log densities
 with and without it, in nats per row; a network that doubles the cost of a row must earn the margin
 of `compute_margin`. The margin rises with the stream, so that a long stream tends to the cost of
-few networks. The portfolio of `--preset best` has no price: a network is dropped when the pool is
-better without it.
+few networks. The portfolio of `--preset best` has no price: a network is dropped only when the pool
+is better without it, and none with many classes.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class StreamModel(Protocol):
 
     key: tuple[str, ...]  # key columns; empty for a single model
     settings: Settings
-    met: int  # rows of the stream, in all passes
+    rows_seen: int  # rows of the stream, in all passes
     skipped: int  # rows without a target
     position: dict[str, Any]  # in the sources, see kbnn.workflows.checkpoint
 

@@ -35,7 +35,7 @@ from kbnn.distributions.calibration import (
     reset_scale_and_gains,
     shrink_scale,
 )
-from kbnn.distributions.temperature import NO_TEMPERATURE, extend_classes
+from kbnn.distributions.categorical import NO_TEMPERATURE, extend_classes
 from kbnn.model import ensemble, replay, scaler
 from kbnn.model.encoding import (
     FEW_OUTPUTS,
@@ -46,12 +46,10 @@ from kbnn.model.encoding import (
     rescale_bins,
 )
 from kbnn.model.ensemble import Member, PoolWeights
-from kbnn.model.limits import is_within_limits
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer, compute_buffer_rows
+from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
-from kbnn.model.settings import Settings
+from kbnn.model.settings import Settings, is_within_limits
 from kbnn.targets.base import CalibrationUpdate, TargetScale, TargetType
 from kbnn.targets.classification import apply_class_temperature, init_class_temperature
 from kbnn.targets.prediction import Forecast
@@ -80,10 +78,12 @@ class LearnerState(NamedTuple):
     pool: PoolWeights
     seen: int  # rows in the scale statistics
     changes: int  # number of changes of the scale
-    kept: ReplayBuffer
-    tails: FloatArray  # calibration parameters, see kbnn.distributions.calibration
-    rehearsal: ReplayState = ReplayState()
-    sharpness: FloatArray = NO_TEMPERATURE  # of class probabilities, see distributions.temperature
+    buffer: ReplayBuffer
+    calibration: FloatArray  # see kbnn.distributions.calibration
+    replay_state: ReplayState = ReplayState()
+    temperature: FloatArray = (
+        NO_TEMPERATURE  # of class probabilities, see distributions.categorical
+    )
     specs: tuple[Member, ...] = ()  # what distinguishes each member
     bins: tuple[FloatArray, ...] = ()  # bins of each member's inputs, see kbnn.model.encoding
     dropped: tuple[DroppedMember, ...] = ()
@@ -105,13 +105,13 @@ def copy_state(state: LearnerState) -> LearnerState:
     """Copy a state so that both copies can learn independently."""
     return state._replace(
         members=tuple(open_session(member.state()) for member in state.members),
-        kept=state.kept.copy(),
+        buffer=state.buffer.copy(),
     )
 
 
 def record_alarm(state: LearnerState, number: int) -> LearnerState:
     """Store the number of the row that raised the last drift alarm."""
-    return state._replace(rehearsal=state.rehearsal._replace(alarm=number))
+    return state._replace(replay_state=state.replay_state._replace(alarm=number))
 
 
 def events_of(forecast: Forecast, first: int) -> LearnEvents:
@@ -243,7 +243,7 @@ class Learner:
         z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
         inputs = encode_for_members(learned, z, self._scale_input_variances(learned.columns, x_sd))
         labels = np.ascontiguousarray(labels)
-        settled = learned.rehearsal.settled
+        settled = learned.replay_state.is_corrected
         ensemble.map_members(
             lambda k: learned.members[k].replay(
                 inputs[k][0], labels, inputs[k][1], rows.weight, settled
@@ -292,9 +292,9 @@ class Learner:
         t, columns = self.task.scaled, learned.columns
         scaled = TargetScale(columns[:t, scaler.CENTER], columns[:t, scaler.SCALE])
         forecast = self.task.build_forecast(
-            made, scaled, self.settings.robust, learned.tails, update
+            made, scaled, self.settings.robust, learned.calibration, update
         )
-        return apply_class_temperature(forecast, learned.sharpness, update)
+        return apply_class_temperature(forecast, learned.temperature, update)
 
     def _create_networks(
         self, learned: LearnerState, rows: BufferedRows, outputs: int
@@ -343,8 +343,8 @@ class Learner:
         learned = learned._replace(pool=pool)
         backlog = self.replay_ratio * min(learned.seen, replay.REPLAY_ROWS)
         settled = learned.seen > replay.REPLAY_ROWS
-        learned = learned._replace(rehearsal=ReplayState(float(backlog), 0, settled))
-        learned.kept.set_trust(made.inlier)
+        learned = learned._replace(replay_state=ReplayState(float(backlog), 0, settled))
+        learned.buffer.set_trust(made.inlier)
         raised = np.flatnonzero(made.status.astype(np.int64) & ALARM)
         alarms = [int(number) for number in rows.number[raised]]
         if len(raised) and raised[-1] >= ALARM_GRACE_ROWS:
@@ -364,7 +364,7 @@ class Learner:
             wider = width + (int(used[-1]) + 1 if len(used) else 0)
             if wider > width:
                 learned = self._grow_networks(learned, wider, learned.members[0].config.outputs)
-                learned.kept.fill_values = make_fill_values(self.indicators)
+                learned.buffer.fill_values = make_fill_values(self.indicators)
                 blank = scaler.blank_columns if self.settings.units else scaler.identity_columns
                 more = blank(wider - width)
                 learned = learned._replace(columns=np.vstack([learned.columns, more]))
@@ -401,7 +401,7 @@ class Learner:
             learned = _keep_members(learned, raw or range(len(learned.specs)))
         members = tuple(map(grow_network, learned.members, learned.specs, learned.bins))
         return learned._replace(
-            members=members, sharpness=extend_classes(learned.sharpness, outputs)
+            members=members, temperature=extend_classes(learned.temperature, outputs)
         )
 
     def _split_groups(self, now: Config, spec: Member, inputs: int, outputs: int) -> Config | None:
@@ -427,7 +427,7 @@ class Learner:
         t = self.task.scaled
         width = len(learned.columns) - t
         closely = self.settings.replay_ratio > 0
-        fixed, rows = self.unscaled_columns[: t + width], learned.kept.rows(width)
+        fixed, rows = self.unscaled_columns[: t + width], learned.buffer.rows(width)
         columns = scaler.refit_scale(learned.columns, fixed, closely, _select_last_rows(rows, t))
         old, new = scaler.get_scale(learned.columns), scaler.get_scale(columns)
         learned = learned._replace(columns=columns)
@@ -494,15 +494,15 @@ class Learner:
         pairs = zip(began.members, learned.members, strict=True)
         members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]
         return began._replace(
-            members=tuple(map(open_session, members)), rehearsal=learned.rehearsal
+            members=tuple(map(open_session, members)), replay_state=learned.replay_state
         )
 
     def initialize_state(self, kept: ReplayBuffer) -> tuple[LearnerState, LearnEvents]:
         """Fit the scale to the warm-up rows, create the networks and learn the rows in order."""
         kept.fill_values = make_fill_values(self.indicators)
         held = kept.rows(len(self.indicators))
-        tails = self.task.init_calibration(self.settings.robust, held.y)
-        held = held._replace(y=self.task.link(held.y, tails))
+        calibration = self.task.init_calibration(self.settings.robust, held.y)
+        held = held._replace(y=self.task.link(held.y, calibration))
         used = np.flatnonzero(
             np.any(self._find_needed_inputs(held.x, 0), axis=0)
             | (self.indicators + self.late == 0.0)
@@ -517,11 +517,11 @@ class Learner:
             pool=ensemble.make_equal_weights(1),
             seen=len(held.y),
             changes=0,
-            kept=ReplayBuffer(
+            buffer=ReplayBuffer(
                 compute_buffer_rows(width, self.settings.keep), held.y.shape[1], held
             ),
-            tails=tails,
-            sharpness=init_class_temperature(
+            calibration=calibration,
+            temperature=init_class_temperature(
                 self.task.labels, self.settings.robust, outputs, held.y
             ),
         )
@@ -538,7 +538,7 @@ class Learner:
         """
         learned, rows, earlier_forecast = self._grow_for_rows(learned, rows)
         if again:
-            learned.kept.clear()
+            learned.buffer.clear()
             learned = self.correct_replayed_state(learned)
             width = len(learned.columns) - self.task.scaled
             z = scaler.standardize_rows(
@@ -548,7 +548,9 @@ class Learner:
             learned, made = self._predict_and_learn(
                 learned, z, labels, rows.x_sd, rows.weight, again=True
             )
-            learned = learned._replace(tails=self._calibrate_relearned_rows(learned, labels, made))
+            learned = learned._replace(
+                calibration=self._calibrate_relearned_rows(learned, labels, made)
+            )
             forecast = self.make_forecast(learned, made)
             return (
                 learned,
@@ -556,12 +558,12 @@ class Learner:
                 events_of(forecast, first),
             )
         before = learned.seen
-        burst, refit = replay.find_next_burst(learned.rehearsal, before), next_refit(before)
+        burst, refit = replay.find_next_burst(learned.replay_state, before), next_refit(before)
         due = min(refit, burst) if self.replay_ratio else refit
         learned, forecast, outgrown = self._learn_new_rows(learned, rows, due)
         done = len(forecast.status)
         known = rows if done == len(rows.y) else slice_rows(rows, 0, done)
-        learned.kept.add(
+        learned.buffer.add(
             known,
             len(learned.columns) - self.task.scaled,
             first,
@@ -575,7 +577,7 @@ class Learner:
             learned, restarted = self._refit_scale(learned)
             if restarted is not None:
                 events = events._replace(alarms=restarted.alarms, restarted=True)
-            spent = len(learned.kept) if learned.changes > changes else 0
+            spent = len(learned.buffer) if learned.changes > changes else 0
             if learned.seen >= ensemble.FIRST_CHECK_ROWS and refit == learned.seen:
                 learned = self._drop_costly_member(learned)
         if learned.seen == burst and self.replay_ratio:
@@ -584,9 +586,10 @@ class Learner:
 
     def _drop_costly_member(self, learned: LearnerState) -> LearnerState:
         """Drop the network that pays least for its cost, if its price exceeds its benefit."""
-        if len(learned.members) == 1:
+        outputs, is_priced = learned.members[0].config.outputs, self.settings.is_priced
+        if len(learned.members) == 1 or not (is_priced or outputs <= FEW_OUTPUTS):
             return learned
-        n = learned.seen - learned.rehearsal.since
+        n = learned.seen - learned.replay_state.since
         share = self.replay_ratio * replay.compute_replay_share(n, self.settings.replay_rows)
         costs = np.array(
             [
@@ -594,8 +597,7 @@ class Learner:
                 for member, spec in zip(learned.members, learned.specs, strict=True)
             ]
         )
-        outputs = learned.members[0].config.outputs
-        margin = ensemble.compute_margin(learned.seen, outputs) if self.settings.is_priced else 0.0
+        margin = ensemble.compute_margin(learned.seen, outputs) if is_priced else 0.0
         prices = ensemble.compute_prices(costs, margin)
         worst = ensemble.find_costly_member(learned.pool, prices)
         pool = learned.pool
@@ -615,14 +617,14 @@ class Learner:
         corrected by passes^(repeats/2), half the power by which the epistemic variance shrinks.
         """
         if not self.has_overstated_variance:
-            return reset_scale_and_gains(learned.tails)
+            return reset_scale_and_gains(learned.calibration)
         with np.errstate(over="ignore"):
             squares = (labels - made.mean) ** 2 / (made.function_var + made.noise_var)
         network = learned.members[0]
         after = np.cumsum((made.status.astype(np.int64) & LEARNED) > 0)
         rows = network.counts["rows"] - after[-1:] + after
         passes = np.maximum(rows / max(1, network.counts["distinct"]), 1.0)
-        return shrink_scale(learned.tails, squares, passes ** (0.5 * network.config.repeats))
+        return shrink_scale(learned.calibration, squares, passes ** (0.5 * network.config.repeats))
 
     def _learn_new_rows(
         self, learned: LearnerState, rows: Rows, due: int
@@ -644,17 +646,17 @@ class Learner:
             columns, y[:, :t], x, fixed, self.uses_kernel
         )
         done = len(z)
-        tails = learned.tails.copy()
+        calibration = learned.calibration.copy()
         learned = LearnerState(
             learned.members,
             columns,
             learned.pool,
             learned.seen + done,
             learned.changes,
-            learned.kept,
-            tails,
-            learned.rehearsal,
-            learned.sharpness.copy(),
+            learned.buffer,
+            calibration,
+            learned.replay_state,
+            learned.temperature.copy(),
             learned.specs,
             learned.bins,
             learned.dropped,
@@ -671,15 +673,15 @@ class Learner:
         forecast = self.make_forecast(learned, made, update)
         # `predict` uses the mean scale factor, which follows the last rows learned.
         if self.has_overstated_variance:
-            tails[:, MEAN_SCALE_FACTOR] = tails[:, SCALE_FACTOR]
+            calibration[:, MEAN_SCALE_FACTOR] = calibration[:, SCALE_FACTOR]
         return learned, forecast, outgrown
 
     def _replay_due_rows(self, learned: LearnerState, spent: int) -> LearnerState:
         """Replay the backlog, at most MAX_BURST_ROWS rows including `spent` rows just relearned."""
-        debt = learned.rehearsal.debt
-        count = int(min(debt, max(0, replay.MAX_BURST_ROWS - spent)))
+        backlog = learned.replay_state.backlog
+        count = int(min(backlog, max(0, replay.MAX_BURST_ROWS - spent)))
         if count > 0:
-            kept = learned.kept.rows(len(learned.columns) - self.task.scaled)
+            kept = learned.buffer.rows(len(learned.columns) - self.task.scaled)
             replayable = _select_replayable_rows(kept)
             if len(replayable):
                 chosen = replay.draw_replay_rows(
@@ -688,38 +690,39 @@ class Learner:
                 rows = BufferedRows._make(array[replayable[chosen]] for array in kept)
                 self._replay_rows(learned, rows)
             else:  # no row can be replayed: clear the backlog
-                debt, count = 0.0, 0
-            done = learned.rehearsal.rows + count
+                backlog, count = 0.0, 0
+            done = learned.replay_state.rows + count
             learned = learned._replace(
-                rehearsal=learned.rehearsal._replace(debt=debt - count, rows=done)
+                replay_state=learned.replay_state._replace(backlog=backlog - count, rows=done)
             )
-        grown = learned.seen >= learned.rehearsal.grown and learned.rehearsal.debt < 1.0
-        return self.correct_replayed_state(learned) if grown else learned
+        state = learned.replay_state
+        due = learned.seen >= state.correction_row and state.backlog < 1.0
+        return self.correct_replayed_state(learned) if due else learned
 
     def correct_replayed_state(self, learned: LearnerState) -> LearnerState:
         """Remove, once, the surplus information that replayed rows have added."""
-        if learned.rehearsal.settled or not self.replay_ratio:
+        if learned.replay_state.is_corrected or not self.replay_ratio:
             return learned
         return learned._replace(
             members=tuple(
                 open_session(replay.remove_replayed_information(member.state()))
                 for member in learned.members
             ),
-            rehearsal=learned.rehearsal._replace(settled=True),
+            replay_state=learned.replay_state._replace(is_corrected=True),
         )
 
     def _update_replay_backlog(self, learned: LearnerState) -> LearnerState:
         """Compute how many buffered rows to replay; a drift alarm resets the schedule."""
-        now, ratio = learned.rehearsal, self.replay_ratio
+        now, ratio = learned.replay_state, self.replay_ratio
         if not replay.is_replay_due(now, learned.seen):
             return learned
         if not now.alarm:
             now = replay.add_to_backlog(now, learned.seen, ratio, self.settings.replay_rows)
-            return learned._replace(rehearsal=now)
-        learned.kept.drop_before(now.alarm)
-        backlog = min(ratio, replay.ALARM_REPLAY_RATIO) * len(learned.kept)
-        now = now._replace(debt=float(backlog), since=learned.seen, alarm=0)
-        return learned._replace(rehearsal=now)
+            return learned._replace(replay_state=now)
+        learned.buffer.drop_before(now.alarm)
+        backlog = min(ratio, replay.ALARM_REPLAY_RATIO) * len(learned.buffer)
+        now = now._replace(backlog=float(backlog), since=learned.seen, alarm=0)
+        return learned._replace(replay_state=now)
 
 
 FIRST_REFIT_ROWS = 64
@@ -729,7 +732,7 @@ ALARM_GRACE_ROWS = 128
 """Alarms in the first rows show that little is known yet, not that the stream has changed: rows
 before them are still replayed."""
 CARRIED_INFORMATION_SHARE = 0.05
-"""Share of the information kept after a large change of scale, see kbnn.model.replay_buffer."""
+"""Share of the information kept after a large change of scale, see kbnn.model.replay."""
 
 MAX_GROUPED_CLASSES = 16
 """Largest number of classes with group covariances. They lower the log-loss by 1 % with 12 classes;

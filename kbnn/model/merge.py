@@ -27,7 +27,7 @@ from kbnn.core.state import State
 from kbnn.data.batch import make_fill_values, pad_columns
 from kbnn.data.clock import DAY_SECONDS, Clock
 from kbnn.data.schema import Place, Schema
-from kbnn.distributions import temperature
+from kbnn.distributions import categorical
 from kbnn.distributions.calibration import LARGEST_VALUE, LINK_UNIT
 from kbnn.errors import ModelError
 from kbnn.model import scaler
@@ -36,7 +36,7 @@ from kbnn.model.encoding import prepend_bins, reorder_bins, rescale_bins
 from kbnn.model.ensemble import MIN_WEIGHT, PRIOR_VARIANTS, PoolWeights, make_equal_weights
 from kbnn.model.learner import Learner, LearnerState, make_learner
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer
+from kbnn.model.replay import BufferedRows, ReplayBuffer
 from kbnn.model.rescale import grow_state, reorder, rescale_state
 from kbnn.model.scaler import COUNT, FIELDS, MEAN, SCALE, SQUARES, Scale
 from kbnn.model.settings import Settings
@@ -58,7 +58,7 @@ class _Share(NamedTuple):
     bins: list[FloatArray]
     columns: FloatArray
     rows: BufferedRows
-    sharpness: FloatArray
+    temperature: FloatArray
 
 
 def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineModel:
@@ -87,8 +87,10 @@ def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineM
         max(one.learner_state.changes for one in models),
         kept,
         _merge_calibration(models),
-        first.learner_state.rehearsal._replace(debt=0.0, since=seen, alarm=0),
-        temperature.merge_temperatures([share.sharpness for share in shares], _count_rows(models)),
+        first.learner_state.replay_state._replace(backlog=0.0, since=seen, alarm=0),
+        categorical.merge_temperatures(
+            [share.temperature for share in shares], _count_rows(models)
+        ),
         tuple(
             spec._replace(variant=spec.variant + PRIOR_VARIANTS * k)
             for k, one in enumerate(models)
@@ -96,9 +98,9 @@ def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineM
         ),
         tuple(bins for _, some in moved for bins in some),
     )
-    model.racers = (Candidate(learner, learned),)
+    model.candidates = (Candidate(learner, learned),)
     model.skipped = sum(one.skipped for one in models)
-    model.met = model.rows + model.rejected_rows + model.skipped
+    model.rows_seen = model.rows + model.rejected_rows + model.skipped
     return model
 
 
@@ -150,7 +152,7 @@ def _describe_difference(one: OnlineModel, other: OnlineModel) -> str:
     if shapes[0] != shapes[1] or configs[0].learns_noise != configs[1].learns_noise:
         return "their networks differ (give --layers and --covariance for both)"
     if not np.array_equal(
-        one.learner_state.tails[:, LINK_UNIT], other.learner_state.tails[:, LINK_UNIT]
+        one.learner_state.calibration[:, LINK_UNIT], other.learner_state.calibration[:, LINK_UNIT]
     ):
         return "their targets are in different units (give --task regression for both)"
     if _without_member_settings(one.settings) != _without_member_settings(other.settings):
@@ -209,16 +211,16 @@ def _align(models: Sequence[OnlineModel], schema: Schema) -> list[_Share]:
         t, learned = model.task.scaled, model.learner_state
         columns = np.vstack([learned.columns, blank(inputs - len(mine))])
         columns[t + into] = columns[t:].copy()
-        rows = learned.kept.rows()
+        rows = learned.buffer.rows()
         x = np.tile(make_fill_values(indicators[:inputs]), (len(rows.y), 1))
         x[:, into[: rows.x.shape[1]]] = rows.x
         x_sd = np.zeros((len(rows.y), inputs if rows.x_sd.shape[1] else 0))
         x_sd[:, into[: rows.x_sd.shape[1]]] = rows.x_sd
-        y, sharp = rows.y, learned.sharpness
+        y, sharp = rows.y, learned.temperature
         if has_class_outputs:
             y = _reorder_labels(y, classes)
-            sharp = temperature.reorder_classes(temperature.extend_classes(sharp, outputs), classes)
-        elapsed = _elapsed(schema, model.schema)
+            sharp = categorical.reorder_classes(categorical.extend_classes(sharp, outputs), classes)
+        elapsed = _count_elapsed_steps(schema, model.schema)
         if elapsed is not None:
             place, days = elapsed
             columns[t + place, [scaler.MEAN, scaler.CENTER]] += days
@@ -265,7 +267,7 @@ def _reorder_labels(y: FloatArray, classes: IntArray) -> FloatArray:
     return np.where(known, classes[np.where(known, y, 0.0).astype(np.int64)], np.nan)
 
 
-def _elapsed(schema: Schema, other: Schema) -> tuple[int, float] | None:
+def _count_elapsed_steps(schema: Schema, other: Schema) -> tuple[int, float] | None:
     """Return the input with the elapsed days, and by how many days the other's start is later."""
     clock, its = schema.clock, other.clock
     if clock is None or its is None or len(clock.names) == 2 * len(clock.cycles):
@@ -330,10 +332,12 @@ def _merge_weights(models: Sequence[OnlineModel]) -> PoolWeights:
 def _merge_calibration(models: Sequence[OnlineModel]) -> FloatArray:
     """Average the calibration of all models, weighted by rows."""
     rows = np.array(_count_rows(models))
-    tails = np.stack([model.learner_state.tails for model in models])
-    mixed = np.einsum("m,mtf->tf", rows / rows.sum(), np.where(np.isfinite(tails), tails, 0.0))
+    calibration = np.stack([model.learner_state.calibration for model in models])
+    mixed = np.einsum(
+        "m,mtf->tf", rows / rows.sum(), np.where(np.isfinite(calibration), calibration, 0.0)
+    )
     if mixed.size:
-        mixed[:, LARGEST_VALUE] = np.max(tails[..., LARGEST_VALUE], axis=0)
+        mixed[:, LARGEST_VALUE] = np.max(calibration[..., LARGEST_VALUE], axis=0)
     return np.asarray(mixed)
 
 
@@ -344,7 +348,7 @@ def _count_rows(models: Sequence[OnlineModel]) -> list[float]:
 
 def _merge_buffers(models: Sequence[OnlineModel], rows: Sequence[BufferedRows]) -> ReplayBuffer:
     """Concatenate the last buffered rows of each model, numbered as in one run."""
-    most = min(model.learner_state.kept.max_rows for model in models)
+    most = min(model.learner_state.buffer.max_rows for model in models)
     share = max(1, most // len(models))
     parts, before = [], 0.0
     exact = not any(part.x_sd.any() for part in rows)
@@ -352,6 +356,6 @@ def _merge_buffers(models: Sequence[OnlineModel], rows: Sequence[BufferedRows]) 
         x_sd = np.zeros((len(part.y), 0)) if exact else pad_columns(part.x_sd, part.x.shape[1])
         whole = part._replace(x_sd=x_sd, number=part.number + before)
         parts.append(BufferedRows._make(array[-share:] for array in whole))
-        before += float(model.met)
+        before += float(model.rows_seen)
     together = BufferedRows._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return ReplayBuffer(most, models[0].learner_state.kept.targets, together)
+    return ReplayBuffer(most, models[0].learner_state.buffer.targets, together)

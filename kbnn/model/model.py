@@ -1,18 +1,26 @@
 """Online model: schema, candidates, pending labels and prequential record, in the user's units.
 
 `OnlineModel` holds rows until the warm-up ends, then predicts, learns and scores every row.
+
+Learning is atomic: after any exception (Ctrl-C, out of memory) rows are learned fully or not. A
+`Transaction` records the model's state before its rows. This costs a few references, because most
+parts are replaced rather than changed, and the others can be reset to a mark. Only network sessions
+learn in place. They log the results of their calls, so that rows which some network has already
+learned are completed by running the same calls again: logged calls return their logged results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from threading import RLock
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from kbnn.array_types import FloatArray
+from kbnn.core.kernel import Session
 from kbnn.core.reference import UNLABELLED
 from kbnn.data.batch import (
     LearnResult,
@@ -29,6 +37,7 @@ from kbnn.errors import UsageError
 from kbnn.metrics.samples import choose_sample_rows
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import candidates, scaler
+from kbnn.model.anomaly import Monitor, monitor_rows
 from kbnn.model.candidates import Candidate, EliminatedCandidate
 from kbnn.model.ensemble import make_equal_weights
 from kbnn.model.forecast_combination import (
@@ -38,10 +47,6 @@ from kbnn.model.forecast_combination import (
     is_origin,
 )
 from kbnn.model.learner import Learner, LearnerState, make_learner
-from kbnn.model.monitor import (
-    Monitor,
-    monitor_rows,
-)
 from kbnn.model.pending_labels import PendingRows, learn_by_id, restore_pending_forecasts
 from kbnn.model.record import PrequentialRecord
 from kbnn.model.recursive_forecast import (
@@ -51,24 +56,11 @@ from kbnn.model.recursive_forecast import (
     can_combine,
     forecast_candidates,
 )
-from kbnn.model.replay_buffer import (
-    MAX_HELD_ROWS,
-    ReplayBuffer,
-)
+from kbnn.model.replay import MAX_HELD_ROWS, ReplayBuffer
 from kbnn.model.settings import Settings
-from kbnn.model.transaction import Transaction
 from kbnn.model.warmup import find_prediction_state, finish_warmup, hold_rows
-from kbnn.targets.base import (
-    ColdStart,
-    TargetType,
-    make_empty_forecast,
-)
-from kbnn.targets.prediction import (
-    IN_WARMUP,
-    Forecast,
-    join_forecasts,
-    shift_forecast,
-)
+from kbnn.targets.base import ColdStart, TargetType, make_empty_forecast
+from kbnn.targets.prediction import IN_WARMUP, Forecast, join_forecasts, shift_forecast
 
 __all__ = ["IN_WARMUP", "Forecast", "OnlineModel", "Rows"]
 
@@ -83,7 +75,7 @@ class OnlineModel:
     key: tuple[str, ...] = ()
     """Key columns; only a fleet has them (kbnn.fleet)."""
     predict_backend: Callable[[Rows], Forecast] | None = None
-    """Function that predicts instead of this model, see kbnn.workflows.engines."""
+    """Function that predicts instead of this model, see kbnn.workflows.predicting."""
 
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
@@ -105,11 +97,11 @@ class OnlineModel:
             ReplayBuffer(MAX_HELD_ROWS, targets),
             learner.task.init_calibration(settings.robust),
         )
-        self.racers: tuple[Candidate, ...] = (Candidate(learner, nothing),)
-        self.lost: tuple[EliminatedCandidate, ...] = ()
+        self.candidates: tuple[Candidate, ...] = (Candidate(learner, nothing),)
+        self.eliminated: tuple[EliminatedCandidate, ...] = ()
         self.skipped = 0  # rows without a target
-        self.let_go = 0  # rows dropped in the warm-up before any target had varied
-        self.met = 0  # rows of the stream, in all passes
+        self.dropped_rows = 0  # rows dropped in the warm-up before any target had varied
+        self.rows_seen = 0  # rows of the stream, in all passes
         self.position: dict[str, Any] = {}
         self.record = PrequentialRecord(
             Scorecard(
@@ -146,37 +138,37 @@ class OnlineModel:
             self.record.count_rows(self.task)  # its rows have the old width
         self._schema = schema
         self.timeline = Timeline(schema)
-        self.racers = tuple(
+        self.candidates = tuple(
             replace(
                 candidate,
                 learner=make_learner(schema, candidate.learner.settings, candidate.learner.task),
             )
-            for candidate in self.racers
+            for candidate in self.candidates
         )
         if wider:
             before = make_fill_values(self.learner.indicators)
-            for candidate in self.racers:
-                candidate.learned.kept.fill_values = before
+            for candidate in self.candidates:
+                candidate.learned.buffer.fill_values = before
             self.record.add_columns(self.task, before)
 
     @property
     def learner(self) -> Learner:
         """Learner of the leader."""
-        return self.racers[0].learner
+        return self.candidates[0].learner
 
     @property
     def learner_state(self) -> LearnerState:
         """State of the leader; setting it drops all other candidates."""
-        return self.racers[0].learned
+        return self.candidates[0].learned
 
     @learner_state.setter
     def learner_state(self, learned: LearnerState) -> None:
-        self.racers = (replace(self.racers[0], learned=learned),)
+        self.candidates = (replace(self.candidates[0], learned=learned),)
 
     @property
     def alarms(self) -> list[int]:
         """Numbers of the last hundred rows that raised a drift alarm."""
-        return list(self.racers[0].alarms)
+        return list(self.candidates[0].alarms)
 
     @property
     def card(self) -> Scorecard:
@@ -188,7 +180,7 @@ class OnlineModel:
     @property
     def interval_mode(self) -> str | None:
         """`tracked` if intervals are calibrated online, else `stated`; None if there are none."""
-        kept = self.learner_state.tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
+        kept = self.learner_state.calibration[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
         moved = bool(kept.size) and not bool(np.all(kept == 1.0))
         if self.task.labels:
             return None
@@ -199,9 +191,9 @@ class OnlineModel:
         if wanted == "tracked" and self.settings.intervals == "stated":
             raise UsageError("the model was trained with --intervals model: leave out --intervals")
         if wanted == "stated":
-            tails = self.learner_state.tails.copy()
-            tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0
-            self.learner_state = self.learner_state._replace(tails=tails)
+            calibration = self.learner_state.calibration.copy()
+            calibration[:, FIRST_GAIN:MEAN_SCALE_FACTOR] = 1.0
+            self.learner_state = self.learner_state._replace(calibration=calibration)
 
     @property
     def wants_saving(self) -> bool:
@@ -216,7 +208,7 @@ class OnlineModel:
     @property
     def held_rows(self) -> int:
         """Number of rows held in the warm-up."""
-        return len(self.learner_state.kept) if self.is_warming_up else 0
+        return len(self.learner_state.buffer) if self.is_warming_up else 0
 
     @property
     def rows(self) -> int:
@@ -226,7 +218,7 @@ class OnlineModel:
     @property
     def rejected_rows(self) -> int:
         """Rows with a target that could not be learned."""
-        return self.learner_state.get_count("rejected") + self.let_go
+        return self.learner_state.get_count("rejected") + self.dropped_rows
 
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
         """Predict each row, then learn it; rows are scored except in a later pass (`again`)."""
@@ -294,7 +286,7 @@ class OnlineModel:
         else:
             forecast = self._predict_independent(rows)
         self.skipped += len(rows.y)
-        self.met += len(rows.y)
+        self.rows_seen += len(rows.y)
         forecast = forecast._replace(status=np.full(len(rows.y), UNLABELLED))
         if not self.is_warming_up:
             self.record.add_rows(self.task, rows, forecast, False)
@@ -305,7 +297,7 @@ class OnlineModel:
     ) -> LearnResult:
         """Predict and learn rows; `earlier_forecasts` are those of some rows, by position."""
         self.trial_state = None
-        held = not self.racers[0].learned.members
+        held = not self.candidates[0].learned.members
         if held and (again or not self.settings.units):
             finish_warmup(self)
             held = False
@@ -318,20 +310,20 @@ class OnlineModel:
         rows = placed.training_rows
         while at < len(rows.y):
             rest = rows if at == 0 else slice_rows(rows, at, len(rows.y))
-            if not self.racers[0].learned.members:
+            if not self.candidates[0].learned.members:
                 part = hold_rows(self, rest)
             else:
                 if self.settings.kind == "auto":
-                    self.racers, rest, new_changes = candidates.split_at_invalid_target(
-                        self.racers, self._schema, rest
+                    self.candidates, rest, new_changes = candidates.split_at_invalid_target(
+                        self.candidates, self._schema, rest
                     )
                     type_changes += new_changes
-                self.racers, part, skipped, lost = candidates.learn_candidates(
-                    self.racers, rest, self.met + 1, again
+                self.candidates, part, skipped, eliminated = candidates.learn_candidates(
+                    self.candidates, rest, self.rows_seen + 1, again
                 )
-                self.met += len(part.status)
+                self.rows_seen += len(part.status)
                 self.skipped += skipped
-                self.lost += lost
+                self.eliminated += eliminated
             parts.append(part)
             at += len(part.status)
         forecast = placed.restore_level(
@@ -368,12 +360,8 @@ class OnlineModel:
 
     def _predict_independent(self, rows: Rows) -> Forecast:
         """Predict rows after the last row learned; changes are added to its value."""
-        forecast = self._predict_rows(rows)
+        forecast = self.learner.predict(find_prediction_state(self), rows.x, rows.x_sd)
         return shift_forecast(forecast, self.history.last) if self._schema.changes else forecast
-
-    def _predict_rows(self, rows: Rows) -> Forecast:
-        """Predict rows in the units in which they are learned."""
-        return self.learner.predict(find_prediction_state(self), rows.x, rows.x_sd)
 
     def get_prediction_state(self) -> LearnerState:
         """Return the leader's state; held rows are learned in a temporary copy."""
@@ -409,7 +397,7 @@ def _learn_between_origins(model: OnlineModel, rows: Rows) -> LearnResult:
         part = rows if stop - at == len(rows.y) else slice_rows(rows, at, stop)
         parts.append(model._learn_labelled(part, {}))
         model.step_errors = model.step_errors.advance(stop - at)
-        if is_origin(before + stop - at) and model.racers[0].learned.members:
+        if is_origin(before + stop - at) and model.candidates[0].learned.members:
             _record_origin(model, before + stop - at)
         at = stop
     if len(parts) == 1:
@@ -446,3 +434,79 @@ def _combine_with_naive(
     )
     shift = np.where(np.isfinite(network), mean - network, 0.0)
     return shift_forecast(forecast, shift[:, None])
+
+
+_REPLACED: Final = (
+    "_schema",
+    "timeline",
+    "candidates",
+    "eliminated",
+    "skipped",
+    "dropped_rows",
+    "rows_seen",
+    "monitor",
+    "step_errors",
+)
+"""Attributes of a model that learning replaces."""
+
+_get_replaced = attrgetter(*_REPLACED)
+
+
+class Transaction:
+    """A model's state before some rows, and these rows."""
+
+    __slots__ = (
+        "_before",
+        "_history",
+        "_kept",
+        "_record",
+        "_room",
+        "_sessions",
+        "again",
+        "done",
+        "rows",
+    )
+
+    def __init__(self, model: OnlineModel, rows: Rows, again: bool) -> None:
+        self.rows, self.again = rows, again
+        self.done = False
+        """Whether the rows were learned, so that only the logs have to be closed."""
+        self._before = _get_replaced(model)
+        self._record = model.record.mark()
+        self._history = model.history.mark() if model._schema.lags else None
+        self._room = model.pending_rows.mark() if model._schema.wait else None
+        self._kept: list[tuple[ReplayBuffer, Any]] = []
+        self._sessions: tuple[Session, ...] = ()
+        for candidate in model.candidates:
+            learned = candidate.learned
+            self._kept.append((learned.buffer, learned.buffer.mark()))
+            self._sessions += learned.members
+            for session in learned.members:
+                session.begin_log()
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether some network has learned any of the rows."""
+        return any(session.has_learned for session in self._sessions)
+
+    def restore(self, model: OnlineModel) -> None:
+        """Restore the model, except for the networks, whose logs are rewound."""
+        for name, value in zip(_REPLACED, self._before, strict=True):
+            setattr(model, name, value)
+        for candidate in model.candidates:
+            candidate.learner.task.schema = model._schema
+        model.record.reset(self._record)
+        if self._history is not None:
+            model.history.reset(self._history)
+        if self._room is not None:
+            model.pending_rows.reset(self._room)
+        for kept, mark in self._kept:
+            kept.reset(mark)
+        for session in self._sessions:
+            session.rewind_log()
+        model.trial_state = model.cold_start = None
+
+    def end(self) -> None:
+        """Close the logs of all sessions."""
+        for session in self._sessions:
+            session.end_log()

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray
-from kbnn.data.batch import Rows, slice_rows
+from kbnn.data.batch import Rows, concat_rows, slice_rows
 from kbnn.data.clock import Clock, format_times
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
-from kbnn.data.row_blocks import concat_rows
 from kbnn.data.schema import Schema
 from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions import calibration

@@ -1,10 +1,20 @@
-"""Schedule of replay: rows learned again, so that one pass is nearly as good as ten.
+"""Replay: rows learned again, so that one pass is nearly as good as ten.
 
-In the first 1,024 rows each new row is followed by K rows drawn from the replay buffer, later by K
-1024/n, and after 16,384 rows by none, so that the cost of a long stream tends to that of learning
-it once. The large ensemble of `--preset best` replays twice as long. Rows are replayed in bursts
-whose positions depend on row counts alone. A burst is limited, because a live stream must not wait;
-the remaining backlog is replayed after each of the next rows.
+The replay buffer holds the rows of the warm-up (kbnn.model.warmup), later the last rows learned.
+
+A later change of scale converts what was learned about the weights. The conversion is exact for a
+linear model; a network with hidden layers represents another function of the same weights
+afterwards. After a large change the last 2,048 rows are therefore learned again. While the buffer
+holds all rows ever learned, the network restarts from its prior instead, as if the better scale had
+been known in advance.
+
+The buffer is saved with the model, so that a run can be continued exactly.
+
+The schedule depends on row counts. In the first 1,024 rows each new row is followed by K rows drawn
+from the replay buffer, later by K 1024/n, and after 16,384 rows by none, so that the cost of a long
+stream tends to that of learning it once. The large ensemble of `--preset best` replays twice as
+long. Rows are replayed in bursts whose positions depend on row counts alone. A burst is limited,
+because a live stream must not wait; the remaining backlog is replayed after each of the next rows.
 
 Repeated rows are not new information. After 1,024 rows the surplus is removed, block by block, P^-1
 <- P0^-1 + (P^-1 - P0^-1)/phi with phi = rows learned/new rows. From then on replay updates means,
@@ -22,9 +32,160 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kbnn.array_types import IntArray
+from kbnn.array_types import FloatArray, IntArray
+from kbnn.core import kernel
 from kbnn.core.layout import invert_spd, layout_of
 from kbnn.core.state import COUNT, State
+from kbnn.data.batch import Rows, pad_columns
+
+MAX_HELD_ROWS = 512
+MAX_BUFFER_CELLS = 1 << 18
+"""Limit of buffered input values: fewer wide rows are buffered, but at least MAX_HELD_ROWS."""
+MIN_BUFFER_CAPACITY_ROWS = 16
+"""Smallest number of free rows allocated at once, for rows that are added one by one."""
+
+
+class BufferedRows(NamedTuple):
+    """Rows in the user's units; x_sd has no columns where every input was exact.
+
+    `number` counts the rows of the stream from 1; `trust` is the probability that the target was
+    not an outlier.
+    """
+
+    x: FloatArray
+    x_sd: FloatArray
+    y: FloatArray
+    weight: FloatArray
+    number: FloatArray
+    trust: FloatArray
+
+
+class ReplayBuffer:
+    """The last `most` rows, independent of how they were batched.
+
+    Rows are appended to arrays with spare capacity. When these are full, the last rows are copied
+    to new arrays, so that arrays returned by `rows` never change.
+    """
+
+    def __init__(self, most: int, targets: int, rows: BufferedRows | None = None) -> None:
+        self.max_rows, self.targets = most, targets
+        self._set_rows(make_empty_rows(targets) if rows is None else rows)
+        self.fill_values = np.zeros(0)
+        """Values of the columns of x in rows before the column existed; 0 beyond its end."""
+
+    def _set_rows(self, rows: BufferedRows) -> None:
+        self._room, self._stop = rows, len(rows.y)
+
+    def __len__(self) -> int:
+        return min(self._stop, self.max_rows)
+
+    def add(self, rows: Rows, width: int, first: int, trust: FloatArray | None = None) -> None:
+        """Append rows with `width` columns of x; the first is row `first` of the stream."""
+        skipped = max(0, len(rows.y) - self.max_rows)
+        number = first + skipped
+        at, stop = self._stop, self._stop + len(rows.y) - skipped
+        exact = rows.x_sd is None or not np.count_nonzero(rows.x_sd)
+        room = self._room
+        known = room.x.shape[1]
+        if stop > len(room.y) or width > known or not (exact or room.x_sd.shape[1]):
+            self._make_room(stop - at, max(width, known), exact)
+            room, at = self._room, self._stop
+            stop, known = at + len(rows.y) - skipped, room.x.shape[1]
+        x, y = rows.x[:, :width], rows.y
+        if skipped or width < known:
+            x, y = pad_columns(x[skipped:], known, self.fill_values), y[skipped:]
+        kernel.copy_rows([room.x, room.y], at, (x, y))
+        if rows.x_sd is not None and not exact:
+            room.x_sd[at:stop] = pad_columns(rows.x_sd[skipped:, :width], known)
+        if rows.weight is not None:
+            room.weight[at:stop] = rows.weight[skipped:]
+        if trust is not None:
+            room.trust[at:stop] = trust[skipped:]
+        room.number[at:stop] = number if stop - at == 1 else np.arange(number, number + stop - at)
+        self._stop = stop
+
+    def _make_room(self, more: int, width: int, exact: bool) -> None:
+        """Allocate arrays for more rows; defaults are x_sd 0, weight 1 and trust 1."""
+        kept = self.rows(width)
+        if more >= self.max_rows:  # the new rows replace them all
+            kept = BufferedRows._make(array[:0] for array in kept)
+        held = len(kept.y)
+        size = held + max(more, min(held, self.max_rows // 2), MIN_BUFFER_CAPACITY_ROWS)
+        exact = exact and not kept.x_sd.shape[1]
+        room = BufferedRows(
+            np.empty((size, width)),
+            np.zeros((size, 0 if exact else width)),
+            np.empty((size, self.targets)),
+            np.ones(size),
+            np.empty(size),
+            np.ones(size),
+        )
+        for new, old in zip(room, kept, strict=True):
+            if old.shape[1:] == new.shape[1:]:
+                new[:held] = old
+        self._room, self._stop = room, held
+
+    def mark(self) -> tuple[BufferedRows, int, FloatArray]:
+        """Return what `reset` needs to discard all rows that are added later."""
+        return self._room, self._stop, self.fill_values
+
+    def reset(self, mark: tuple[BufferedRows, int, FloatArray]) -> None:
+        """Return to a mark; values written after it are reset to their defaults."""
+        self._room, self._stop, self.fill_values = mark
+        if self._stop < len(self._room.y):
+            self._room.x_sd[self._stop :] = 0.0
+            self._room.weight[self._stop :] = self._room.trust[self._stop :] = 1.0
+
+    def clear(self) -> None:
+        """Discard all rows."""
+        self._set_rows(make_empty_rows(self.targets))
+
+    def set_trust(self, trust: FloatArray) -> None:
+        """Set the trust of all rows, or of the last len(trust) rows."""
+        rows = self.rows()
+        older = max(0, len(rows.y) - len(trust))
+        last = trust[len(trust) - len(rows.y) + older :]
+        self._set_rows(rows._replace(trust=np.concatenate((rows.trust[:older], last))))
+
+    def drop_before(self, number: int) -> None:
+        """Discard rows with smaller numbers."""
+        rows = self.rows()
+        self._set_rows(BufferedRows._make(array[rows.number >= number] for array in rows))
+
+    def copy(self) -> ReplayBuffer:
+        """Copy the buffer; rows added later to one do not appear in the other."""
+        copied = ReplayBuffer(self.max_rows, self.targets, self.rows())
+        copied.fill_values = self.fill_values
+        return copied
+
+    def shrink_to_fit(self) -> None:
+        """Release spare capacity."""
+        self._set_rows(BufferedRows._make(array.copy() for array in self.rows()))
+
+    def rows(self, width: int = 0) -> BufferedRows:
+        """Return all rows, oldest first, with at least `width` columns of x."""
+        room, stop = self._room, self._stop
+        start = max(0, stop - self.max_rows)
+        if start or stop < len(room.y):
+            room = BufferedRows._make([array[start:stop] for array in room])
+        width = max(width, room.x.shape[1])
+        exact = not room.x_sd.shape[1]
+        if exact and width == room.x.shape[1]:
+            return room
+        sd = pad_columns(room.x_sd, 0 if exact or not room.x_sd.any() else width)
+        return room._replace(x=pad_columns(room.x, width, self.fill_values), x_sd=sd)
+
+
+def make_empty_rows(targets: int) -> BufferedRows:
+    """Return zero rows."""
+    none = np.zeros((0, 0))
+    return BufferedRows(none, none, np.zeros((0, targets)), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def compute_buffer_rows(inputs: int, most: int) -> int:
+    """Return how many rows with `inputs` inputs are buffered, at most `most`."""
+    return min(most, max(MAX_HELD_ROWS, MAX_BUFFER_CELLS // max(inputs, 1)))
+
 
 REPLAY_ROWS: Final = 1024
 REPLAY_END_ROWS: Final = 16 * REPLAY_ROWS
@@ -45,12 +206,12 @@ ALARM_REPLAY_RATIO: Final = 2
 class ReplayState(NamedTuple):
     """Progress of the replay schedule."""
 
-    debt: float = 0.0  # backlog: rows still to be replayed
+    backlog: float = 0.0  # rows still to be replayed
     since: int = 0  # row count at which the schedule (re)started
-    settled: bool = False  # the surplus was removed: replay no longer changes covariances
+    is_corrected: bool = False  # the surplus was removed: replay no longer changes covariances
     rows: int = 0  # rows replayed; restarts when the networks restart in a new scale
     alarm: int = 0  # number of the row that raised the last alarm, until the next burst
-    grown: int = REPLAY_ROWS  # row count at which the surplus is removed
+    correction_row: int = REPLAY_ROWS  # row count at which the surplus is removed
 
 
 def compute_replay_interval(n: int) -> int:
@@ -63,7 +224,7 @@ def compute_replay_interval(n: int) -> int:
 
 def find_next_burst(replay: ReplayState, seen: int) -> int:
     """Return the next row count after `seen` with a burst; after an alarm the backlog waits."""
-    if replay.debt >= 1.0 and not replay.alarm:
+    if replay.backlog >= 1.0 and not replay.alarm:
         return seen + 1
     n = seen - replay.since
     step = compute_replay_interval(n)
@@ -91,7 +252,7 @@ def add_to_backlog(
     n = seen - replay.since
     ratio = min(ratio, ALARM_REPLAY_RATIO) if replay.since else ratio
     share = compute_replay_share(n, full_rows)
-    return replay._replace(debt=replay.debt + compute_replay_interval(n - 1) * ratio * share)
+    return replay._replace(backlog=replay.backlog + compute_replay_interval(n - 1) * ratio * share)
 
 
 def draw_replay_rows(seed: int, seen: int, rows: int, count: int) -> IntArray:

@@ -7,7 +7,7 @@ described in kbnn.core.state, the order of weights and covariance triangles in k
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,29 +19,20 @@ from kbnn.core.state import ARRAYS, State, init
 from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
 from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
-from kbnn.distributions import calibration, temperature
+from kbnn.distributions import calibration, categorical
 from kbnn.distributions.predictive import PARAM_COUNT
 from kbnn.errors import ModelError
-from kbnn.metrics.score import check_stored_count
+from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import scaler
-from kbnn.model.anomaly import is_valid_detector
+from kbnn.model.anomaly import MAX_ALERT_RATE, Monitor, is_valid_detector, start_monitor
 from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.encoding import NO_BINS, is_valid_bins
 from kbnn.model.ensemble import Member, PoolWeights
 from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.learner import DroppedMember, LearnerState, make_learner
-from kbnn.model.limits import (
-    BELIEF_LIMIT,
-    EVIDENCE_LIMIT,
-    MAX_CANDIDATES,
-    MAX_REPLAY_BACKLOG,
-    ROW_EVIDENCE_LIMIT,
-    TARGET_LIMIT,
-)
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import MAX_ALERT_RATE, Monitor, start_monitor
 from kbnn.model.pending_labels import (
     COUNTER_NAMES,
     PendingArrays,
@@ -49,9 +40,18 @@ from kbnn.model.pending_labels import (
     unpack_pending_rows,
 )
 from kbnn.model.recursive_forecast import can_combine
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import MAX_HELD_ROWS, BufferedRows, ReplayBuffer
-from kbnn.model.settings import MAX_ENSEMBLE, MAX_LAYER_UNITS, Settings
+from kbnn.model.replay import MAX_HELD_ROWS, BufferedRows, ReplayBuffer, ReplayState
+from kbnn.model.settings import (
+    BELIEF_LIMIT,
+    EVIDENCE_LIMIT,
+    MAX_CANDIDATES,
+    MAX_ENSEMBLE,
+    MAX_LAYER_UNITS,
+    MAX_REPLAY_BACKLOG,
+    ROW_EVIDENCE_LIMIT,
+    TARGET_LIMIT,
+    Settings,
+)
 from kbnn.plain_values import read_dataclass, read_value
 from kbnn.targets.base import TargetType, is_valid_output_count
 from kbnn.targets.classification import init_class_temperature
@@ -63,7 +63,7 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays; `from_state` restores the same bits."""
     card, arrays = model.card.to_state()
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
-    for k, candidate in enumerate(model.racers):
+    for k, candidate in enumerate(model.candidates):
         out.update(
             {
                 f"racer{k}/{name}": array
@@ -89,13 +89,13 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
         **monitor,
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
-        "racers": [_make_candidate_header(candidate) for candidate in model.racers],
+        "racers": [_make_candidate_header(candidate) for candidate in model.candidates],
         "lost": [
             {"settings": lost.to_json(), "nats": nats, "row": row, "leader": leader.to_json()}
-            for lost, nats, row, leader in model.lost
+            for lost, nats, row, leader in model.eliminated
         ],
         "skipped": model.skipped,
-        "let_go": model.let_go,
+        "let_go": model.dropped_rows,
         "position": model.position,
         "record": card,
     }
@@ -123,8 +123,8 @@ def _make_candidate_header(candidate: Candidate) -> dict[str, Any]:
         },
         "dropped": [{**one._asdict(), "member": one.member._asdict()} for one in learned.dropped],
         "scale": {"rows": learned.seen, "changes": learned.changes},
-        "most_kept": learned.kept.max_rows,
-        "rehearsal": learned.rehearsal._asdict(),
+        "most_kept": learned.buffer.max_rows,
+        "rehearsal": dict(zip(_REPLAY_NAMES, learned.replay_state, strict=True)),
         "evidence": candidate.evidence,
         "alarms": list(candidate.alarms),
     }
@@ -133,10 +133,10 @@ def _make_candidate_header(candidate: Candidate) -> dict[str, Any]:
 def _collect_candidate_arrays(candidate: Candidate) -> Arrays:
     """Return the named arrays of one candidate."""
     learned = candidate.learned
-    out: Arrays = {f"kept/{name}": a for name, a in learned.kept.rows()._asdict().items()}
+    out: Arrays = {f"kept/{name}": a for name, a in learned.buffer.rows()._asdict().items()}
     out["scale/columns"] = learned.columns
-    out["stated/tails"] = learned.tails
-    out["stated/sharpness"] = learned.sharpness
+    out["stated/tails"] = learned.calibration
+    out["stated/sharpness"] = learned.temperature
     out["ensemble/weight"] = learned.pool.weight
     out["ensemble/benefit"] = learned.pool.benefit
     for k, member in enumerate(learned.members):
@@ -174,17 +174,17 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
     model = OnlineModel(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
     headers = _check_objects(header["racers"], "candidates")
     _require(1 <= len(headers) <= MAX_CANDIDATES, "candidates")
-    model.racers = _limit_evidence(
+    model.candidates = _limit_evidence(
         tuple(
             _restore_candidate(model, candidate, _select_prefix(arrays, f"racer{k}/"))
             for k, candidate in enumerate(headers)
         )
     )
-    seen = {candidate.learned.seen for candidate in model.racers}
-    initialized = {bool(candidate.learned.members) for candidate in model.racers}
+    seen = {candidate.learned.seen for candidate in model.candidates}
+    initialized = {bool(candidate.learned.members) for candidate in model.candidates}
     _require(len(seen) == 1 and initialized in ({True}, {False}), "candidates")
     _require(initialized == {True} or len(headers) == 1, "candidates")
-    model.lost = tuple(
+    model.eliminated = tuple(
         EliminatedCandidate(
             Settings.from_json(one["settings"]),
             _read_float(one["nats"]),
@@ -194,10 +194,10 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
         for one in _check_objects(header["lost"], "candidates")
     )
     model.skipped = check_stored_count(header["skipped"])
-    model.let_go = check_stored_count(header.get("let_go", 0))
+    model.dropped_rows = check_stored_count(header.get("let_go", 0))
     full = initialized == {True} or model.held_rows == MAX_HELD_ROWS
-    _require(full or not model.let_go, "number of dropped rows")
-    model.met = model.rows + model.rejected_rows + model.skipped
+    _require(full or not model.dropped_rows, "number of dropped rows")
+    model.rows_seen = model.rows + model.rejected_rows + model.skipped
     _require(isinstance(header["position"], dict), "position")
     model.position = dict(header["position"])
     if model.schema.lags:
@@ -393,24 +393,26 @@ def _read_temperature(
     like = (
         init_class_temperature(task.labels, mixed, states[0].config.outputs)
         if states
-        else temperature.NO_TEMPERATURE
+        else categorical.NO_TEMPERATURE
     )
-    _require(known.shape == like.shape and temperature.is_valid_temperature(known), "temperature")
+    _require(known.shape == like.shape and categorical.is_valid_temperature(known), "temperature")
     return known
 
 
+_REPLAY_NAMES: Final = ("debt", "since", "settled", "rows", "alarm", "grown")
+"""Names of the fields of a `ReplayState` in the file."""
+
+
 def _read_replay_state(header: dict[str, Any], seen: int) -> ReplayState:
-    debt, since = _read_float(header["debt"]), check_stored_count(header["since"])
-    _require(0.0 <= debt <= MAX_REPLAY_BACKLOG and since <= seen, "replay state")
-    settled = read_value(bool, header["settled"], "settled")
-    grown = check_stored_count(header["grown"])
+    backlog, since = _read_float(header["debt"]), check_stored_count(header["since"])
+    _require(0.0 <= backlog <= MAX_REPLAY_BACKLOG and since <= seen, "replay state")
     return ReplayState(
-        debt,
+        backlog,
         since,
-        settled,
+        read_value(bool, header["settled"], "settled"),
         check_stored_count(header["rows"]),
         check_stored_count(header["alarm"]),
-        grown,
+        check_stored_count(header["grown"]),
     )
 
 

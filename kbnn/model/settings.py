@@ -1,6 +1,10 @@
-"""Settings of a model, and the network that follows from them.
+"""Settings of a model, the network that follows from them, and the limits of its numbers.
 
 `kbnn.option_table` declares the options that set them.
+
+Limits are shared by learning, saving and loading. Learning stays within them, so that every saved
+model can be loaded. The reader rejects values beyond them, so that a damaged or forged file cannot
+make predictions overflow.
 """
 
 from __future__ import annotations
@@ -11,9 +15,12 @@ from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, Final, Literal
 
+import numpy as np
+
 from kbnn.core import activations
 from kbnn.core.config import DIRECTIONS, INPUT_LIMIT, NO_LIMIT, Config
-from kbnn.core.state import PRIORS
+from kbnn.core.state import ARRAYS, PRIORS, State
+from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.errors import ModelError
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS
 from kbnn.model.encoding import FEW_OUTPUTS, count_bins
@@ -59,7 +66,7 @@ def _is_within(value: object, most: float) -> bool:
 
 
 MAX_BUFFER_ROWS: Final = 2048
-"""Capacity of the buffer of the last rows, see kbnn.model.replay_buffer."""
+"""Capacity of the buffer of the last rows, see kbnn.model.replay."""
 
 WIDE_COVARIANCE_INPUTS: Final = 91
 """Number of inputs from which --covariance auto is wide: groups would hold a single unit."""
@@ -382,3 +389,26 @@ def format_setting(name: str, value: object) -> str:
     if isinstance(value, float):
         return f"{value:.15g}"
     return "auto" if value is None else str(value)
+
+
+BELIEF_LIMIT: Final = 1e60
+"""Limit of every number in a network's state; one row changes it by at most STEP_LIMIT."""
+
+MAX_CANDIDATES: Final = 64
+MAX_REPLAY_BACKLOG: Final = 2.0 * MAX_REPLAY_RATIO * REPLAY_ROWS
+
+ROW_EVIDENCE_LIMIT: Final = 1e5
+"""Largest loss of one row in nats. A value that is extreme for every candidate, such as one a
+million standard deviations away, counts this much against all of them: only differences between
+candidates matter, and rounding would lose them beside sums of 1e16."""
+
+EVIDENCE_LIMIT: Final = 1e9
+"""Limit in nats: candidates are compared for at most a few thousand rows."""
+
+TARGET_LIMIT: Final = 2.0 * MAX_ABS_VALUE
+"""Limit of a stored target: with lags it may be the difference of two values."""
+
+
+def is_within_limits(state: State) -> bool:
+    """Whether every number of a network's state is finite and within BELIEF_LIMIT."""
+    return all(bool(np.all(np.abs(getattr(state, name)) <= BELIEF_LIMIT)) for name in ARRAYS)

@@ -2,7 +2,7 @@
 
 At the start the last rows, at most 512, are held until 32 rows with a target were seen and every
 target has varied. Then the scale is fitted to them and they are learned in order. Until then
-forecasts come from a cold-start predictor (kbnn.targets.cold_start), and a prediction learns the
+forecasts come from a cold-start predictor (kbnn.targets.base), and a prediction learns the
 held rows in a temporary state.
 """
 
@@ -17,7 +17,7 @@ from kbnn.core.reference import UNLABELLED
 from kbnn.data.batch import Rows, slice_rows
 from kbnn.model.candidates import Candidate
 from kbnn.model.learner import LearnerState, make_learner
-from kbnn.model.replay_buffer import MAX_HELD_ROWS, ReplayBuffer
+from kbnn.model.replay import MAX_HELD_ROWS, ReplayBuffer
 from kbnn.targets.base import ColdStart
 from kbnn.targets.prediction import IN_WARMUP, Forecast, select_rows
 from kbnn.targets.registry import candidate_types
@@ -30,14 +30,14 @@ WARM_UP_ROWS = 32
 
 def hold_rows(model: OnlineModel, rows: Rows) -> Forecast:
     """Hold rows until the scale is known; forecasts come from the cold-start predictor."""
-    kept = model.learner_state.kept
+    kept = model.learner_state.buffer
     held = len(kept)
-    since, room = find_cold_start_window(model.let_go + held)
+    since, room = find_cold_start_window(model.dropped_rows + held)
     cold_start = _get_cold_start(model, since)
     count, ready = count_rows_to_hold(cold_start, held, rows.y[:MAX_HELD_ROWS], room)
     rows = slice_rows(rows, 0, count)
     labelled = np.isfinite(rows.y).any(axis=1)
-    first = model.met + 1
+    first = model.rows_seen + 1
     # A row without a target gets the forecast of the next row with one.
     place: IntArray = np.cumsum(labelled) - labelled
     y = np.concatenate((rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
@@ -48,8 +48,8 @@ def hold_rows(model: OnlineModel, rows: Rows) -> Forecast:
         kept.add(slice_rows(rows, start, stop), rows.x.shape[1], first + start)
     model.cold_start = since, cold_start
     model.skipped += int(np.sum(~labelled))
-    model.let_go += held + int(np.sum(labelled)) - len(kept)
-    model.met += count
+    model.dropped_rows += held + int(np.sum(labelled)) - len(kept)
+    model.rows_seen += count
     if ready:
         finish_warmup(model)
     return forecast._replace(status=np.where(labelled, IN_WARMUP, UNLABELLED))
@@ -73,7 +73,7 @@ def finish_warmup(model: OnlineModel) -> None:
                 *learner.initialize_state(_copy_held_rows(model))
             )
         )
-    model.racers = tuple(started)
+    model.candidates = tuple(started)
 
 
 def find_prediction_state(model: OnlineModel) -> LearnerState:
@@ -92,14 +92,14 @@ def _get_cold_start(model: OnlineModel, since: int) -> ColdStart:
     if before is not None and before[0] == since:
         return before[1]
     cold_start = model.task.make_cold_start()
-    held = model.learner_state.kept.rows().y[since - model.let_go :]
+    held = model.learner_state.buffer.rows().y[since - model.dropped_rows :]
     if len(held):
         cold_start.predict_then_update(held)
     return cold_start
 
 
 def _copy_held_rows(model: OnlineModel) -> ReplayBuffer:
-    kept = model.learner_state.kept
+    kept = model.learner_state.buffer
     return ReplayBuffer(kept.max_rows, kept.targets, kept.rows())
 
 

@@ -6,26 +6,19 @@ something is drawn.
 
 from __future__ import annotations
 
-from kbnn.report.page import report_html, write_report
-from kbnn.report.picture import PictureData, write_picture
+from kbnn.report.page import PictureData, report_html, write_picture, write_report
 from kbnn.report.report_data import (
-    Dependence,
     ReportData,
     TargetReport,
     WorstRows,
-    category_dependence,
-    partial_dependence,
     worst_rows,
 )
 
 __all__ = [
-    "Dependence",
     "PictureData",
     "ReportData",
     "TargetReport",
     "WorstRows",
-    "category_dependence",
-    "partial_dependence",
     "report_html",
     "worst_rows",
     "write_picture",

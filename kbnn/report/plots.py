@@ -1,22 +1,184 @@
-"""The charts of a numeric target: each function draws one idea on given axes.
+"""Charts of the report, their colours and labels; each function draws one idea on given axes.
 
-Charts of what the model has learned, and of class probabilities.
+The colours are distinguishable with every kind of colour vision (after Okabe and Ito). Charts are
+drawn in the colours of light paper; in the page each colour becomes a CSS variable, so that the
+same drawing follows the reader's light or dark setting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
+from kbnn.errors import UsageError
 from kbnn.metrics.scorecard import CurvePoint
+from kbnn.model.dependence import Dependence, Interaction
 from kbnn.model.diagnostics import Effect
-from kbnn.report.report_data import Dependence
-from kbnn.report.styles import BLUE, GREEN, INK, MUTED, ORANGE, format_row_tick, shorten_label
+from kbnn.model.explain import Importance
+from kbnn.wording import clean_text, format_number
+
+INK = "#1c1e22"
+MUTED = "#666c76"
+GRID = "#dfe2e6"
+BLUE = "#0072b2"
+ORANGE = "#d55e00"
+GREEN = "#009e73"
+PAPER = "#ffffff"
+
+VARIABLES = {
+    "ink": (INK, "#e8eaed"),
+    "muted": (MUTED, "#9aa1ab"),
+    "grid": (GRID, "#363b43"),
+    "blue": (BLUE, "#5ab4e8"),
+    "orange": (ORANGE, "#f08b45"),
+    "green": (GREEN, "#3cc79c"),
+    "paper": (PAPER, "#1b1e23"),
+}
+"""CSS variable: value on light paper, value on dark paper."""
+
+
+def css_variables(dark: bool) -> str:
+    """The chart colours as CSS variables."""
+    return " ".join(f"--{name}: {pair[dark]};" for name, pair in VARIABLES.items())
+
+
+AXIS_LABEL_CHARS = 28
+
+
+def shorten_label(name: str, longest: int = AXIS_LABEL_CHARS) -> str:
+    """A name short enough for an axis."""
+    text = clean_text(name)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def escape_html(name: str) -> str:
+    """The name as HTML text."""
+    return html.escape(clean_text(name), quote=True)
+
+
+def format_row_tick(rows: float) -> str:
+    """A tick of a row axis: 32, 1k, 10k, 1M."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rows >= unit:
+            return f"{rows / unit:.3g}{name}"
+    return f"{rows:.3g}"
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+XLINK = "{http://www.w3.org/1999/xlink}"
+
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a column named $x$ is a name, not a formula
+    "font.size": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-4, 5),
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "legend.fontsize": 8,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+MATPLOTLIB_MISSING = (
+    "Charts need matplotlib, which is not installed: run pip install 'kbnn[report]' and try again."
+)
+
+
+def load_figure_class() -> Any:
+    """matplotlib's Figure, or one clear sentence when the extra is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise UsageError(MATPLOTLIB_MISSING) from error
+    return Figure
+
+
+@contextmanager
+def drawing_style(**overrides: Any) -> Iterator[Any]:
+    """Draw in the style of the report; yields the Figure class. Missing glyphs are ignored."""
+    figure = load_figure_class()
+    import matplotlib
+
+    # `svg.fonttype: none` leaves glyphs to the browser, so a missing one here costs only its width.
+    with matplotlib.rc_context({**STYLE, **overrides}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing")
+        warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
+        yield figure
+
+
+def inline_svg(figure: Any, key: str, label: str) -> str:
+    """The figure as an <svg> element: ids start with `key`, colours are CSS variables."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": key}):
+        # `savefig` would draw everything twice, once only to measure; the layout has measured.
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+    root = ElementTree.fromstring(buffer.getvalue())
+    for parent in (root, *root.findall(SVG + "defs")):
+        for child in [c for c in parent if c.tag in (SVG + "metadata", SVG + "style")]:
+            parent.remove(child)  # the style would apply to the whole page
+    for element in root.iter():
+        adapt_element(element, key)
+    root.attrib.pop("width", None)
+    root.attrib.pop("height", None)
+    root.attrib.pop("version", None)
+    root.set("role", "img")
+    root.set("aria-label", label)
+    ElementTree.register_namespace("", SVG.strip("{}"))
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def adapt_element(element: ElementTree.Element, key: str) -> None:
+    """Make ids and references of one element the figure's own, and its colours variables."""
+    found = element.attrib.get("id")
+    if found is not None:
+        element.set("id", f"{key}-{found}")
+    target = element.attrib.pop(XLINK + "href", None)
+    if target is not None:
+        element.set("href", f"#{key}-{target[1:]}")
+    clip = element.attrib.get("clip-path")
+    if clip is not None:
+        element.set("clip-path", clip.replace("url(#", f"url(#{key}-"))
+    style = element.attrib.get("style")
+    if style is not None:
+        style = re.sub(r"font-family: [^;]*;? ?", "", style)
+        for name, (light, _) in VARIABLES.items():
+            style = style.replace(light, f"var(--{name})")
+        element.set("style", style)
+    if element.tag == SVG + "path" and "d" in element.attrib:
+        element.set("d", " ".join(re.sub(r"(\.\d\d)\d+", r"\1", element.attrib["d"]).split()))
+
 
 MAX_ERROR_BARS = 200
 """Most rows drawn with error bars: more would be a grey block."""
@@ -219,6 +381,35 @@ def draw_sensitivities(ax: Any, effects: Sequence[Effect]) -> None:
     ax.grid(axis="y", visible=False)
     ax.set_ylim(-0.7, len(order) - 0.3)
     ax.margins(x=0.08)
+
+
+def draw_importance(ax: Any, importance: Sequence[Importance]) -> None:
+    """Mean size of each column's contributions with its 90 % interval, largest on top."""
+    order = list(importance[:MAX_FEATURES])[::-1]
+    place = np.arange(len(order))
+    half = INTERVAL_HALF_WIDTHS_SD[90] * np.array([one.error for one in order])
+    ax.barh(place, [one.size for one in order], xerr=half, color=BLUE, ecolor=INK, height=0.6)
+    ax.set_yticks(place, [shorten_label(one.column, 18) for one in order])
+    ax.tick_params(axis="y", length=0, labelcolor=INK)
+    ax.grid(axis="y", visible=False)
+    ax.set_ylim(-0.7, len(order) - 0.3)
+    ax.set_xlim(left=0.0)
+
+
+def draw_interaction(ax: Any, data: Interaction, target: str) -> None:
+    """Average prediction along the first column, one line per value of the second."""
+    at = np.unique(np.linspace(0, len(data.grids[1]) - 1, 3).round().astype(int))
+    names = data.categories[0]
+    place = data.grids[0] if names is None else np.arange(len(names))
+    for colour, k in zip((BLUE, MUTED, ORANGE), at, strict=False):
+        second = data.categories[1]
+        value = format_number(float(data.grids[1][k]), 3) if second is None else second[k]
+        label = f"{shorten_label(data.columns[1], 14)} {shorten_label(str(value), 10)}"
+        ax.plot(place, data.mean[:, k], "-" if names is None else "o", color=colour, label=label)
+    if names is not None:
+        ax.set_xticks(place, [shorten_label(name, 10) for name in names])
+    ax.legend()
+    ax.set(xlabel=shorten_label(data.columns[0]), ylabel=shorten_label(target))
 
 
 def draw_dependence(ax: Any, data: Dependence, target: str) -> None:

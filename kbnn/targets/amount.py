@@ -3,7 +3,7 @@
 The network has two outputs for each target. The first is that of a positive target
 (kbnn.targets.positive) and learns only from rows with an amount; the second is a binary class:
 whether there is an amount. The network learns the link's z, and its limit -inf where the target is
-0. The predictive distribution combines both (kbnn.distributions.hurdle).
+0. The predictive distribution combines both (kbnn.distributions.transformed_normal).
 
 The calibration state has two rows per target: the mixture of the amounts, and the intervals of the
 whole distribution.
@@ -19,13 +19,11 @@ from kbnn.core.constants import LEAST_SHARE, PRESENCE_RATE, PROBIT_VAR
 from kbnn.core.kernel import Prediction
 from kbnn.core.likelihoods import presence_probability
 from kbnn.core.normal import lower_quantiles
-from kbnn.distributions import calibration, hurdle, log_link
+from kbnn.distributions import calibration, transformed_normal
 from kbnn.distributions.calibration import FIRST_MEAN, LINK_UNIT, MEAN_SCALE_FACTOR
-from kbnn.distributions.hurdle import Hurdle
-from kbnn.distributions.log_link import LogLink
 from kbnn.distributions.predictive import PARAM
-from kbnn.targets.base import CalibrationUpdate, ColdStart, TargetScale
-from kbnn.targets.cold_start import AmountColdStart
+from kbnn.distributions.transformed_normal import Hurdle, LogLink
+from kbnn.targets.base import AmountColdStart, CalibrationUpdate, ColdStart, TargetScale
 from kbnn.targets.positive import Positive
 from kbnn.targets.prediction import Forecast
 
@@ -64,11 +62,11 @@ class Amount(Positive):
 
     def zero_bin_width(self, calibration_state: FloatArray) -> float:
         """Return the width of the values rounded to 0, for the target with the smallest unit."""
-        return float(np.min(hurdle.zero_bin_width(calibration_state[:, LINK_UNIT])))
+        return float(np.min(transformed_normal.zero_bin_width(calibration_state[:, LINK_UNIT])))
 
     def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
         """Apply the link: -inf for 0, NaN (no label) for values below 0."""
-        z = log_link.apply_link(y, calibration_state[: len(self.targets), LINK_UNIT])
+        z = transformed_normal.apply_link(y, calibration_state[: len(self.targets), LINK_UNIT])
         return np.where(y == 0.0, -np.inf, z)
 
     def inverse_link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
@@ -124,7 +122,9 @@ class Amount(Positive):
         """Write the interval gains into the distributions, and update them with the labels."""
         z = np.where(z == np.inf, np.nan, z)
         y = np.where(
-            z == -np.inf, 0.0, log_link.apply_inverse_link(z, calibration_state[:, LINK_UNIT])
+            z == -np.inf,
+            0.0,
+            transformed_normal.apply_inverse_link(z, calibration_state[:, LINK_UNIT]),
         )
         for j in range(len(self.targets)):
             rows = np.ascontiguousarray(distribution[:, j])

@@ -10,18 +10,17 @@ import numpy as np
 
 from kbnn.array_types import FloatArray
 from kbnn.core.kernel import Prediction
-from kbnn.distributions import temperature
-from kbnn.distributions.categorical import Categorical
-from kbnn.distributions.temperature import NO_TEMPERATURE
+from kbnn.distributions import categorical
+from kbnn.distributions.categorical import NO_TEMPERATURE, Categorical
 from kbnn.errors import DataError
 from kbnn.targets.base import (
     CalibrationUpdate,
+    ClassColdStart,
     ColdStart,
     TargetScale,
     TargetType,
     make_empty_forecast,
 )
-from kbnn.targets.cold_start import ClassColdStart
 from kbnn.targets.prediction import Forecast
 
 
@@ -109,7 +108,7 @@ def init_class_temperature(
     held = np.zeros(0) if y is None else y[:, 0]
     if not (labels and mixed):
         return NO_TEMPERATURE
-    return temperature.init_temperature(held, max(2, outputs))
+    return categorical.init_temperature(held, max(2, outputs))
 
 
 def apply_class_temperature(
@@ -120,8 +119,8 @@ def apply_class_temperature(
         return forecast
     p = np.ascontiguousarray(forecast.probability)
     if update is None or update.y is None:
-        return forecast._replace(probability=temperature.apply_temperature(temperature_state, p))
+        return forecast._replace(probability=categorical.apply_temperature(temperature_state, p))
     label, weight = np.ascontiguousarray(update.y[:, 0]), update.weight
     weight = None if weight is None else np.ascontiguousarray(weight)
-    p = temperature.apply_temperature(temperature_state, p, label, weight, update.compiled)
+    p = categorical.apply_temperature(temperature_state, p, label, weight, update.compiled)
     return forecast._replace(probability=p)

@@ -1,4 +1,4 @@
-"""Targets learned through a link, and positive targets (kbnn.distributions.log_link)."""
+"""Targets learned through a link (distributions.transformed_normal): positive numbers, shares."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kbnn.array_types import FloatArray
 from kbnn.core.kernel import Prediction
 from kbnn.distributions import calibration
 from kbnn.distributions.calibration import LINK_UNIT, CalibratedPrediction
-from kbnn.distributions.log_link import LogLink
 from kbnn.distributions.normal_mixture import LinkedMixture
 from kbnn.distributions.predictive import PARAM
+from kbnn.distributions.transformed_normal import LogitLink, LogLink
 from kbnn.targets.base import TargetScale, displayed_scale
 from kbnn.targets.regression import Real
 
@@ -75,3 +75,12 @@ class Positive(LinkedTarget):
     title = "positive regression"
     value_description = "numbers above 0"
     distribution = LogLink
+
+
+class Share(LinkedTarget):
+    """Numbers between 0 and 1: rates, fill levels, probabilities."""
+
+    name = "share"
+    title = "share"
+    value_description = "numbers from 0 to 1"
+    distribution = LogitLink

@@ -13,9 +13,8 @@ from kbnn.targets.amount import Amount
 from kbnn.targets.base import TargetSchema, TargetType
 from kbnn.targets.classification import Classes, SigmoidClasses
 from kbnn.targets.count import Count
-from kbnn.targets.positive import Positive
+from kbnn.targets.positive import Positive, Share
 from kbnn.targets.regression import Real
-from kbnn.targets.share import Share
 
 TARGET_TYPES: Final[dict[str, type[TargetType]]] = {
     task.name: task for task in (Real, Classes, Positive, Count, Amount, Share)

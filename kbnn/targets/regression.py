@@ -12,8 +12,14 @@ from kbnn.distributions import calibration
 from kbnn.distributions.calibration import CalibratedPrediction
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import PARAM
-from kbnn.targets.base import FROZEN, CalibrationUpdate, ColdStart, TargetScale, TargetType
-from kbnn.targets.cold_start import NumericColdStart
+from kbnn.targets.base import (
+    FROZEN,
+    CalibrationUpdate,
+    ColdStart,
+    NumericColdStart,
+    TargetScale,
+    TargetType,
+)
 from kbnn.targets.prediction import Forecast
 
 

@@ -14,10 +14,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import FloatArray
-from kbnn.data.batch import Rows, slice_rows
+from kbnn.data.batch import Rows, concat_rows, slice_rows, take_rows
 from kbnn.data.dataset import Stream
 from kbnn.data.lags import History
-from kbnn.data.row_blocks import concat_rows, take_rows
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError
 from kbnn.model.model import OnlineModel

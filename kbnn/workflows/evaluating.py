@@ -15,27 +15,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbnn.data.batch import Rows
+from kbnn.data.batch import Rows, take_rows
 from kbnn.data.dataset import Stream
-from kbnn.data.row_blocks import take_rows
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
 from kbnn.fleet.key_index import KeyScores, read_keys
 from kbnn.metrics.decision_figures import ClassFigures, DecisionOptions, NumberFigures
-from kbnn.metrics.figures import MetricRow, MetricTable, flatten_metrics
-from kbnn.metrics.score import PinballLoss
+from kbnn.metrics.figures import MetricRow, MetricTable, PinballLoss, flatten_metrics
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import TargetSection, build_target_section
 from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import Verdict
 from kbnn.model.interface import StreamModel
-from kbnn.model.replay_buffer import MAX_HELD_ROWS
+from kbnn.model.replay import MAX_HELD_ROWS
 from kbnn.output.fields import OutputOptions, list_output_fields, quantile_name
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import IN_WARMUP, select_rows
 from kbnn.targets.registry import VALUE_RANGES, find_value_ranges
 from kbnn.wording import format_count, format_number
-from kbnn.workflows.alert_scoring import AlertScoring
+from kbnn.workflows.alerts import AlertScoring
 from kbnn.workflows.predicting import predict_rows
 from kbnn.workflows.run_results import advise_frozen
 
@@ -308,9 +306,9 @@ class UnlearnedRowNotices:
         self._first: dict[str, _InvalidTarget] = {}
         self._reported_invalid = self._reported_dropped = False
 
-    def notice_dropped_rows(self, let_go: int) -> str | None:
+    def notice_dropped_rows(self, dropped_rows: int) -> str | None:
         """Return the notice about rows dropped while the target was constant, once; else None."""
-        if self._reported_dropped or not let_go:
+        if self._reported_dropped or not dropped_rows:
             return None
         self._reported_dropped = True
         return (

@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from kbnn.array_types import FloatArray
-from kbnn.data.batch import Rows, slice_rows
+from kbnn.data.batch import Rows, concat_rows, slice_rows, take_rows
 from kbnn.data.clock import format_times
 from kbnn.data.dataset import Stream
-from kbnn.data.row_blocks import concat_rows, take_rows
 from kbnn.data.time_series import MAX_NAMES_SHOWN
 from kbnn.errors import ArgumentError, DataError, UsageError
 from kbnn.metrics.sections import ChartGroup, ChartSpec, TargetSection

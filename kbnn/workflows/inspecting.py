@@ -13,16 +13,30 @@ from typing import Any
 from kbnn import __version__
 from kbnn.core import kernel
 from kbnn.core.layout import layout_of
+from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import (
     TargetSection,
     build_target_section,
     describe_classes,
+    describe_dependence,
     describe_noise,
     describe_target,
 )
 from kbnn.model import candidates as candidates_module
 from kbnn.model import diagnostics
-from kbnn.model.diagnostics import QuantityEffects, compute_effects, list_model_noise, list_networks
+from kbnn.model.dependence import (
+    Dependence,
+    Interaction,
+    compute_dependences,
+    compute_interaction,
+)
+from kbnn.model.diagnostics import (
+    QuantityEffects,
+    compute_effects,
+    list_model_noise,
+    list_networks,
+    rank_features,
+)
 from kbnn.model.ensemble import describe_member, estimate_row_cost
 from kbnn.model.explain import Importance, compute_importance
 from kbnn.model.interface import StreamModel
@@ -62,6 +76,8 @@ class Inspection:
     noise_sd: dict[str, float]
     effects: list[QuantityEffects]
     importance: dict[str, list[Importance]]  # by quantity, largest first; empty if not computed
+    dependence: dict[str, list[Dependence]]  # by target; empty if not computed
+    interactions: dict[str, Interaction | None]  # of the two strongest columns, by target
     health: dict[str, Any]
     candidates: list[dict[str, Any]]
     paper_deviations: list[str] | None  # from the paper; None: another algorithm
@@ -95,6 +111,22 @@ class Inspection:
                 quantity: [column._asdict() for column in columns]
                 for quantity, columns in self.importance.items()
             },
+            "dependence": {
+                target: [
+                    {
+                        "column": one.feature,
+                        "grid": one.grid.tolist() if one.categories is None else one.categories,
+                        "mean": one.mean.tolist(),
+                        "sd": one.sd.tolist(),
+                    }
+                    for one in found
+                ]
+                for target, found in self.dependence.items()
+            },
+            "interactions": {
+                target: None if found is None else found.to_json()
+                for target, found in self.interactions.items()
+            },
             "health": self.health,
             "race": self.candidates,
             "departures": self.paper_deviations,
@@ -102,6 +134,10 @@ class Inspection:
             "position": self.position,
             "prequential": self.figures,
         }
+
+    def list_importance(self, target: int) -> list[Importance]:
+        """List the importance of the columns for the mean of a target, or for the label."""
+        return _select_importance(self.importance, self.targets[target])
 
     @property
     def summary(self) -> str:
@@ -286,15 +322,53 @@ def format_bytes(size: int) -> str:
     return f"{size} bytes"
 
 
+def _select_importance(importance: dict[str, list[Importance]], target: str) -> list[Importance]:
+    """Return the importance of the columns for the label, or for the mean of a target."""
+    names = ("log_odds", "mean", f"mean_{target}")
+    return next((importance[name] for name in names if name in importance), [])
+
+
+def _compute_dependence(
+    model: OnlineModel,
+    card: Scorecard,
+    effects: list[QuantityEffects],
+    importance: dict[str, list[Importance]],
+) -> tuple[dict[str, list[Dependence]], dict[str, Interaction | None]]:
+    """Return the partial dependence of each target on the strongest columns, and interactions."""
+    dependence: dict[str, list[Dependence]] = {}
+    interactions: dict[str, Interaction | None] = {}
+    for at, (target, score) in enumerate(zip(model.schema.targets, card.scores, strict=True)):
+        spec = describe_dependence(model.task, score, card.summaries, at)
+        found = next((one.effects for one in effects if one.title == spec.effect), [])
+        shown = _select_importance(importance, target)
+        ranked = dict.fromkeys([one.column for one in shown] + rank_features(model, found))
+        dependence[target] = compute_dependences(model, card, list(ranked), spec)
+        interactions[target] = compute_interaction(model, card, list(ranked), spec)
+    return dependence, interactions
+
+
 def inspect_model(
-    whole: StreamModel, path: str, size: int | None = None, *, importance: bool = False
+    whole: StreamModel,
+    path: str,
+    size: int | None = None,
+    *,
+    explain: bool = False,
+    background: Scorecard | None = None,
 ) -> Inspection:
     """Inspect a model or fleet.
 
-    `size` is its size in bytes if `path` is not its file. The `importance` of columns takes about
-    a second.
+    `size` is its size in bytes if `path` is not its file. To `explain` what was learned (importance
+    of columns, partial dependence, interactions) takes about a second; partial dependence is
+    averaged over the sampled rows of `background`, by default of the model's own record.
     """
     model = get_overall_model(whole)
+    effects = compute_effects(model)
+    dependence: dict[str, list[Dependence]] = {}
+    interactions: dict[str, Interaction | None] = {}
+    importance: dict[str, list[Importance]] = {}
+    if explain:
+        importance, card = compute_importance(model), background or model.card
+        dependence, interactions = _compute_dependence(model, card, effects, importance)
     members = model.learner_state.members
     network = None
     if members:
@@ -318,7 +392,7 @@ def inspect_model(
         description=describe_target(model.task),
         targets=targets,
         classes=list(model.schema.classes),
-        facts=describe_classes(model.task, model.learner_state.sharpness),
+        facts=describe_classes(model.task, model.learner_state.temperature),
         noise=describe_noise(model.task, model.settings.noise, noise_sd),
         rows=whole.rows,
         skipped=whole.skipped,
@@ -328,12 +402,15 @@ def inspect_model(
         networks=describe_networks(model),
         columns=list_columns(model),
         noise_sd=noise_sd,
-        effects=compute_effects(model),
-        importance=compute_importance(model) if importance else {},
+        effects=effects,
+        importance=importance,
+        dependence=dependence,
+        interactions=interactions,
         health={**diagnostics.collect_health(model), "rejected": whole.rejected_rows},
         paper_deviations=list_paper_deviations(model),
         candidates=[
-            rival._asdict() for rival in candidates_module.rank_candidates(model.racers, model.lost)
+            rival._asdict()
+            for rival in candidates_module.rank_candidates(model.candidates, model.eliminated)
         ],
         engine=kernel.describe_engine(),
         position=whole.position,
@@ -404,7 +481,7 @@ def _chosen_deviations(model: OnlineModel) -> list[str]:
         "the exact variance of sigmoids": bool(sigmoids) and not config.printed_variance,
         "tanh(a) is 2 s(2a) - 1, printed as 2 s(a) + 1": "tanh" in sigmoids,
         "outliers get less weight": config.robust,
-        "the temperature of probabilities is learned": len(model.learner_state.sharpness) > 0,
+        "the temperature of probabilities is learned": len(model.learner_state.temperature) > 0,
         "drift is monitored": config.drift,
         "rows are replayed": settings.replay_ratio > 0,
         f"{settings.ensemble} networks": settings.ensemble > 1,

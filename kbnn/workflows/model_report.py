@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,29 +9,21 @@ import numpy as np
 
 from kbnn import __version__, report
 from kbnn.array_types import FloatArray
-from kbnn.data.batch import Rows
 from kbnn.errors import DataError, UsageError
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import (
-    PartialDependenceSpec,
-    PredictionCurve,
     build_target_section,
     describe_dependence,
 )
-from kbnn.model.diagnostics import Effect, rank_features
+from kbnn.model.dependence import predict_curve
 from kbnn.model.model import OnlineModel
-from kbnn.report import Dependence, PictureData, ReportData, TargetReport
-from kbnn.report.picture import PICTURE_FORMATS
-from kbnn.report.styles import load_figure_class
+from kbnn.report import PictureData, ReportData, TargetReport
+from kbnn.report.page import PICTURE_FORMATS
+from kbnn.report.plots import load_figure_class
 from kbnn.wording import clean_text, format_number
 from kbnn.workflows.forecast import add_forecast_chart
 from kbnn.workflows.inspecting import Inspection
 from kbnn.workflows.run_results import advise_frozen
-
-MAX_DEPENDENCES = 5
-"""Number of the most important features whose partial dependence is drawn."""
-
-GRID_POINTS = 40
 
 
 def check_report_paths(page: str | None, picture: str | None = None) -> None:
@@ -99,7 +90,9 @@ def build_page_data(
                 add_forecast_chart(model, section),
                 effects,
                 clean_text(drawn.effect),
-                compute_dependences(model, card, effects, drawn),
+                inspection.list_importance(at),
+                inspection.dependence.get(model.task.targets[at], ()),
+                inspection.interactions.get(model.task.targets[at]),
                 drawn.name,
                 report.worst_rows(
                     model.task,
@@ -135,54 +128,6 @@ def format_row_cells(model: OnlineModel, x: FloatArray) -> list[str]:
     return [found.get(name, "-") for name in list_shown_columns(model)]
 
 
-def make_predictor(
-    model: OnlineModel, drawn: PartialDependenceSpec
-) -> Callable[[FloatArray], PredictionCurve]:
-    """Return a function from encoded features to predictions."""
-
-    def predict(x: FloatArray) -> PredictionCurve:
-        unknown = np.full((x.shape[0], len(model.task.targets)), np.nan)
-        return drawn.values(model.predict(Rows(x, unknown, np.arange(1, x.shape[0] + 1))))
-
-    return predict
-
-
-def compute_dependences(
-    model: OnlineModel, card: Scorecard, effects: list[Effect], drawn: PartialDependenceSpec
-) -> list[Dependence]:
-    """Compute the partial dependence of the features with the largest effects."""
-    background = card.summaries.sample.x
-    if not len(card.summaries.sample):
-        return []
-    whole = make_predictor(model, drawn)
-
-    def predict(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        made = whole(x)
-        sd = made.function_sd
-        return made.value, np.zeros_like(made.value) if sd is None else sd
-
-    places: dict[str, dict[str | None, int]] = {}
-    for at, place in enumerate(model.schema.layout):
-        places.setdefault(place.column, {})[place.category] = at
-    made = []
-    for name in rank_features(model, effects)[:MAX_DEPENDENCES]:
-        own = places[name]
-        if None not in own:
-            named = {str(category): at for category, at in own.items()}
-            made.append(report.category_dependence(predict, background, named, name))
-            continue
-        low, high = card.summaries.feature_quantiles(own[None], np.array([0.01, 0.99])).tolist()
-        grid = np.linspace(low, high, GRID_POINTS)
-        if np.isfinite(grid).all() and grid[0] < grid[-1]:
-            edges, counts = card.summaries.features.used_bins(own[None])
-            made.append(
-                report.partial_dependence(
-                    predict, background, own[None], grid, name, edges=edges, counts=counts
-                )
-            )
-    return made
-
-
 def build_picture_data(model: OnlineModel, card: Scorecard, target: int = 0) -> PictureData:
     """Collect the data of the main figure for one target."""
     summaries = card.summaries
@@ -193,5 +138,10 @@ def build_picture_data(model: OnlineModel, card: Scorecard, target: int = 0) -> 
         kept = np.isfinite(summaries.sample.y[:, target])
         x, truth = summaries.sample.x[kept], drawn.truth(summaries.sample.y[kept, target])
     return PictureData(
-        model.task.targets[target], names, x, truth, drawn, make_predictor(model, drawn)
+        model.task.targets[target],
+        names,
+        x,
+        truth,
+        drawn,
+        lambda at: predict_curve(model, drawn, at),
     )

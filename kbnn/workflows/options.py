@@ -25,7 +25,7 @@ from kbnn.errors import KbnnError, UsageError
 from kbnn.fleet.fleet import FLEET_DEFAULTS
 from kbnn.fleet.store import MODELS_FILE, is_fleet
 from kbnn.model import file as modelfile
-from kbnn.model.monitor import AlertRate
+from kbnn.model.anomaly import AlertRate
 from kbnn.model.settings import PRESETS, IncompatibleOptionsError, Settings
 from kbnn.option_table import (
     LOCAL_ENGINE,
@@ -33,11 +33,10 @@ from kbnn.option_table import (
     list_keywords,
     parse_keywords,
 )
-from kbnn.output.alerts import check_alert_name
 from kbnn.output.writers import check_name
 from kbnn.targets.base import max_outputs
 from kbnn.targets.registry import make_target_type, requested_numeric_type
-from kbnn.workflows.alert_command import split_command
+from kbnn.workflows.alerts import check_alert_name, split_command
 
 MODEL_OPTION: Final = "--model"
 """The option of the trained model: the only output that may replace a model."""

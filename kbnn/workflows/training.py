@@ -21,29 +21,33 @@ from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.target_metrics import find_metrics
 from kbnn.model import file as modelfile
+from kbnn.model.anomaly import set_alert_rate
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import set_alert_rate
 from kbnn.model.settings import Settings
-from kbnn.output.alerts import AlertWriter, describe_alerts
 from kbnn.output.fields import OutputOptions, list_output_fields
 from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer
 from kbnn.targets.registry import TARGET_TYPES
 from kbnn.wording import format_count, format_rows
 from kbnn.workflows import keyed
-from kbnn.workflows.alert_command import AlertCommand
-from kbnn.workflows.checkpoint import Checkpoint, Position, format_sources
-from kbnn.workflows.engines import LearnedRows, LearningPipeline, use_engine
+from kbnn.workflows.alerts import AlertCommand, AlertWriter, describe_alerts
+from kbnn.workflows.checkpoint import (
+    Checkpoint,
+    Interrupted,
+    InterruptGuard,
+    Position,
+    format_sources,
+)
 from kbnn.workflows.evaluating import Evaluation, UnlearnedRowNotices, evaluate
 from kbnn.workflows.keyed import FleetCheckpoint
 from kbnn.workflows.options import TrainOptions, check_columns, check_network_size
+from kbnn.workflows.predicting import LearnedRows, LearningPipeline, use_engine
 from kbnn.workflows.run_results import (
     RowTally,
     describe_cost,
     format_forgetting,
     measure_forgetting,
 )
-from kbnn.workflows.signals import Interrupted, InterruptGuard
 
 __all__ = ["Listener", "TrainOptions", "Training", "TrainingSeconds"]
 
@@ -467,7 +471,10 @@ class Training:
             self.model.schema.targets,
             settled=self.model.settings.kind != "auto",
         )
-        for text in (invalid, self._unlearnable.notice_dropped_rows(self.overall_model.let_go)):
+        for text in (
+            invalid,
+            self._unlearnable.notice_dropped_rows(self.overall_model.dropped_rows),
+        ):
             if text is not None:
                 self.listener.on_notice(text)
         if self._writer is not None and not again:

@@ -62,13 +62,11 @@ def evaluate(
     in training; the model file does not change.
     """
     from kbnn.errors import UsageError
-    from kbnn.metrics import conditions
     from kbnn.metrics.decision_figures import DecisionOptions
-    from kbnn.output.alerts import AlertWriter
+    from kbnn.metrics.figures import explain_met_checks, parse_check
+    from kbnn.workflows import alerts as alerting
     from kbnn.workflows import (
-        alert_scoring,
         backtest,
-        engines,
         evaluating,
         inspecting,
         keyed,
@@ -113,9 +111,9 @@ def evaluate(
     judged.set_interval_mode(intervals)
     opened = evaluating.open_evaluation(judged, quantiles, decision, metric)
     figures = evaluating.list_metric_names(opened)
-    alert_scoring.check_conditions(fail_if, watched, events is not None)
-    known = [*figures, *(alert_scoring.ALERT_FIGURES if watched else ())]
-    checks = [conditions.parse_check(text, known, judged.task.targets) for text in fail_if]
+    alerting.check_conditions(fail_if, watched, events is not None)
+    known = [*figures, *(alerting.ALERT_FIGURES if watched else ())]
+    checks = [parse_check(text, known, judged.task.targets) for text in fail_if]
     on_alerts = [check for check in checks if check.figure not in figures]
     single = keyed.get_overall_model(judged)
     with (
@@ -128,7 +126,7 @@ def evaluate(
             **reading,
         ) as (stream, bad),
         display.show_progress(stream, "evaluating", quiet) as on_rows,
-        engines.use_engine(judged, engine, cluster),
+        predicting.use_engine(judged, engine, cluster),
     ):
         if horizon is not None:
             steps = backtest.run_backtest(
@@ -137,15 +135,13 @@ def evaluate(
         else:
             scoring = None
             if watched:
-                windows = (
-                    None if events is None else alert_scoring.read_events(events, judged.schema)
-                )
+                windows = None if events is None else alerting.read_events(events, judged.schema)
                 writer = (
                     None
                     if alerts is None
-                    else stack.enter_context(AlertWriter(alerts, judged.schema))
+                    else stack.enter_context(alerting.AlertWriter(alerts, judged.schema))
                 )
-                scoring = alert_scoring.AlertScoring(
+                scoring = alerting.AlertScoring(
                     single, learn=learn, rate=alert_rate, events=windows, writer=writer
                 )
             result = evaluating.evaluate(
@@ -167,9 +163,9 @@ def evaluate(
             display.print_parts(result_screens.backtest_parts(steps))
         return
     on_metrics = [check for check in checks if check not in on_alerts]
-    reasons = conditions.explain_met_checks(on_metrics, result.figures())
+    reasons = explain_met_checks(on_metrics, result.figures())
     if scoring is not None:
-        reasons += conditions.explain_met_checks(on_alerts, {"alerts": scoring.list_figures()})
+        reasons += explain_met_checks(on_alerts, {"alerts": scoring.list_figures()})
     try:
         if json:
             display.print_json(result.to_json())
@@ -186,7 +182,9 @@ def evaluate(
             names = [model_report.format_file_name(source) for source in sources]
             source_names = result_screens.format_source_names(names)
             title = f"{model_report.format_file_name(model)} on {source_names}"
-            found = inspecting.inspect_model(judged, model)
+            found = inspecting.inspect_model(
+                judged, model, explain=report is not None, background=result.card
+            )
             shown = model_report.ReportContext(title, learning=learn, unreadable=result.bad_rows)
             shown_model = keyed.get_overall_model(judged)
             model_report.write_report_files(

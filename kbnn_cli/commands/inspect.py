@@ -38,7 +38,7 @@ def inspect(
     """Show a model: settings, columns, weights, effects of features and past scores."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.workflows import comparing, inspecting, keyed, model_report, model_weights
+    from kbnn.workflows import comparing, inspecting, keyed, model_report
     from kbnn.workflows.options import check_outputs
     from kbnn_cli import display, result_screens
 
@@ -46,7 +46,7 @@ def inspect(
         raise UsageError("--diff and --weights cannot be combined")
     model_report.check_report_paths(report, plot)
     if weights_file is not None:
-        model_weights.check_weights_path(weights_file)
+        comparing.check_weights_path(weights_file)
     if force and export is None:
         raise UsageError("--force replaces the file of --export: name it with --export FILE.npz")
     outputs = {"--weights-file": weights_file, "--report": report, "--plot": plot}
@@ -72,9 +72,9 @@ def inspect(
     if export is not None:
         keyed.export_model(known, export)
     if weights_file is not None:
-        model_weights.save_weights(known, weights_file)
-    needed = diff is None and (json or not weights)
-    found = inspecting.inspect_model(known, model, size, importance=needed)
+        comparing.save_weights(known, weights_file)
+    needed = report is not None or (diff is None and (json or not weights))
+    found = inspecting.inspect_model(known, model, size, explain=needed)
     title = f"{model_report.format_file_name(model)}: {found.description}"
     plots = display.on_terminal() and not no_plots
     try:
@@ -85,10 +85,10 @@ def inspect(
             else:
                 display.print_parts(result_screens.comparison_parts(made, diff, model))
         elif json:
-            listed = {"weights": [weight._asdict() for weight in model_weights.iter_weights(known)]}
+            listed = {"weights": [weight._asdict() for weight in comparing.iter_weights(known)]}
             display.print_json({**found.to_json(), **(listed if weights else {})})
         elif weights:
-            display.print_csv(model_weights.Weight._fields, model_weights.iter_weights(known))
+            display.print_csv(comparing.Weight._fields, comparing.iter_weights(known))
         else:
             display.print_parts(result_screens.inspection_parts(found, plots=plots))
     finally:  # also if the reader of the output leaves early

@@ -60,13 +60,11 @@ def predict(
     from kbnn.output.fields import OutputOptions, list_output_fields
     from kbnn.output.writers import check_name, open_writer
     from kbnn.workflows import (
-        engines,
         explaining,
         forecast,
         keyed,
         model_report,
         predicting,
-        sampling,
     )
     from kbnn.workflows.options import check_outputs
     from kbnn.workflows.predicting import predict_stream
@@ -117,9 +115,9 @@ def predict(
             )
         )
     if samples is not None:
-        parts.append(sampling.add_samples(single, samples, seed))
+        parts.append(explaining.add_samples(single, samples, seed))
     if ask is not None:
-        sampling.check_independent_rows(single, "--ask")
+        explaining.check_independent_rows(single, "--ask")
     ranking = None
     steps = None
     with ExitStack() as stack:
@@ -140,8 +138,8 @@ def predict(
         batches: Iterable[Any] = () if stream is None else stream
         if ask is not None:
             batches = list(batches)
-            ranking = sampling.rank_batches(single, batches, ask)
-            parts.append(sampling.add_ranks(ranking))
+            ranking = explaining.rank_batches(single, batches, ask)
+            parts.append(explaining.add_ranks(ranking))
         added = predicting.join_added_columns(parts)
         writer = stack.enter_context(
             open_writer(output, [*fields, *added.fields], known.schema, digits=digits)
@@ -151,7 +149,7 @@ def predict(
         elif stream is not None:
             progress = display.show_progress(stream, "predicting", quiet or output == "-")
             on_rows = stack.enter_context(progress)
-            stack.enter_context(engines.use_engine(known, engine, cluster))
+            stack.enter_context(predicting.use_engine(known, engine, cluster))
             predict_stream(
                 known,
                 batches,

@@ -42,18 +42,18 @@ def train(
 ) -> None:
     """Train a model on a stream, row by row, or continue training the model in the file."""
     from kbnn.errors import ReaderLeft, UsageError
-    from kbnn.metrics import conditions
+    from kbnn.metrics import figures
+    from kbnn.workflows.checkpoint import Interrupted, InterruptGuard
     from kbnn.workflows.options import DEFAULT_FLEET, DEFAULT_MODEL, store_train_options
     from kbnn.workflows.run_results import summarize_training
-    from kbnn.workflows.signals import Interrupted, InterruptGuard
     from kbnn.workflows.training import Training
     from kbnn_cli import display
-    from kbnn_cli.progress import TrainListener
+    from kbnn_cli.display import TrainListener
 
     for name in ("predictions", "alerts"):
         if json and options[name] == "-":
             raise UsageError(f"--json and --{name} - cannot both go to standard output")
-    checks = [conditions.parse_check(text, ["alerts"], []) for text in fail_if]
+    checks = [figures.parse_check(text, ["alerts"], []) for text in fail_if]
     if options["key"] and model == DEFAULT_MODEL:
         model = DEFAULT_FLEET
     chosen = store_train_options(sources, model, options)
@@ -83,7 +83,7 @@ def train(
         if json and training.ready:
             display.print_json(summarize_training(training))
         found = {"alerts": {"alerts": training.alert_count}}
-        for reason in conditions.explain_met_checks(checks, found) if training.ready else ():
+        for reason in figures.explain_met_checks(checks, found) if training.ready else ():
             exit_codes.print_message(reason)
             code = code or exit_codes.EXIT_CONDITION
     raise typer.Exit(code)

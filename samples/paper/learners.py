@@ -52,7 +52,7 @@ class Tool:
         return Answer(*(part[:, 1:] for part in parts))  # the output of class 1
 
     def _rows(self, x: FloatArray, y: FloatArray) -> Rows:
-        first = self.model.met + 1
+        first = self.model.rows_seen + 1
         x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
         return Rows(x, y, np.arange(first, first + len(x)))
 

@@ -3,7 +3,7 @@
     python -m tests.bench.amounts [--seeds 2] [SET ...]
 
 Every row is predicted before it is learned; the first 100 rows are left out. NLL is with respect to
-length and, of amounts at 0, to the width of what is rounded to 0 (kbnn.distributions.hurdle). The
+length and, of amounts at 0, to the width of what is rounded to 0. The
 constant is the best in hindsight: the share of zeros and a log-normal of the others for the NLL,
 all values that there are for the rest. `score` is the interval score of 90 %, `q50` and `q90` are
 pinball losses. Sets of others come from statsmodels and vega_datasets where those are installed.

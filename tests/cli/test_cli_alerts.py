@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from kbnn.model.file import load
-from kbnn.workflows import alert_command
+from kbnn.workflows import alerts
 from tests.commands import kbnn
 
 ROWS = 3000
@@ -216,7 +216,7 @@ def test_data_cannot_reach_a_shell(stream: Path) -> None:
 def test_failing_commands_are_reported_and_stop_nothing(
     stream: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alert_command, "MAX_SECONDS", 0.3)
+    monkeypatch.setattr(alerts, "MAX_SECONDS", 0.3)
     for script, reason in (("import sys; sys.exit(7)", "exit code 7"), ("while 1: 1", "killed")):
         command = f'{sys.executable} -c "{script}"'
         words = ("train", "rows.csv", "--alert-exec", command, "--fresh", "--layers", "5")
@@ -240,9 +240,9 @@ def test_commands_are_bounded(stream: Path, monkeypatch: pytest.MonkeyPatch) -> 
             running[0] -= 1
         return ""
 
-    monkeypatch.setattr(alert_command, "_run_command", count_running)
-    with alert_command.AlertCommand(sys.executable, print) as command:
+    monkeypatch.setattr(alerts, "_run_command", count_running)
+    with alerts.AlertCommand(sys.executable, print) as command:
         for row in range(20):
             command.run({"row": row})
     assert running[0] == 0
-    assert 1 < most[0] <= alert_command.MAX_RUNNING
+    assert 1 < most[0] <= alerts.MAX_RUNNING

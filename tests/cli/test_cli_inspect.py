@@ -13,8 +13,8 @@ import pytest
 
 from kbnn.core.layout import layout_of
 from kbnn.model import file as modelfile
+from kbnn.workflows.comparing import weight_variances
 from kbnn.workflows.inspecting import inspect_model
-from kbnn.workflows.model_weights import weight_variances
 from tests.commands import SAMPLES, kbnn, trained
 from tests.modelling import network
 

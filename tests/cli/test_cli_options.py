@@ -16,7 +16,7 @@ from kbnn.model.settings import Settings
 from kbnn.option_table import FORMER_FLAGS, LOCAL_ENGINE, list_keywords
 from kbnn.workflows.options import build_train_options
 from kbnn_cli.app import COMMANDS, load_command
-from kbnn_cli.suggestions import list_option_names
+from kbnn_cli.commands.help import list_option_names
 from tests.commands import SAMPLES
 from tests.commands import kbnn as command
 

@@ -312,7 +312,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
         "import signal, sys, threading, os, time\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "import kbnn_cli.app\n"
-        "from kbnn.workflows.signals import InterruptGuard\n"
+        "from kbnn.workflows.checkpoint import InterruptGuard\n"
         "with InterruptGuard() as noted:\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
         "    time.sleep(0.01)\n"

@@ -17,7 +17,7 @@ from kbnn.data.dataset import open_stream
 from kbnn.data.read_options import ReadOptions
 from kbnn.model.file import load
 from kbnn_cli.app import COMMANDS
-from kbnn_cli.suggestions import list_option_names
+from kbnn_cli.commands.help import list_option_names
 from tests.commands import SAMPLES, kbnn, program
 from tests.streams import arrow_bytes, assert_same, look
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnn.distributions import temperature
+from kbnn.distributions import categorical
 from kbnn.metrics.class_metrics import ClassScore, ScoredClassBatch
 from kbnn.metrics.sections import describe_classes
 from kbnn.model.candidates import format_evidence
@@ -33,9 +33,9 @@ def test_nats_are_ahead_or_behind_and_never_negative() -> None:
     ],
 )
 def test_a_sharpness_of_1_leaves_probabilities_as_they_are(favoured: float, words: str) -> None:
-    known = temperature.init_temperature(np.array([0.0, 1.0]), 2)
-    known[temperature.EVIDENCE_ROWS] = 100.0
-    known[temperature.EVIDENCE] = favoured * temperature.LOG2_POWERS
+    known = categorical.init_temperature(np.array([0.0, 1.0]), 2)
+    known[categorical.EVIDENCE_ROWS] = 100.0
+    known[categorical.EVIDENCE] = favoured * categorical.LOG2_POWERS
     (told,) = [
         text
         for label, text in describe_classes(Classes(schema(1, 1, 2)), known)

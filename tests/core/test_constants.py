@@ -13,7 +13,7 @@ from kbnn import Config, State, init
 from kbnn.core import constants, kernel, reference
 from kbnn.core.reference import Records
 from kbnn.core.state import ARRAYS, COUNT
-from kbnn.distributions import calibration, temperature
+from kbnn.distributions import calibration, categorical
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 from kbnn.fleet.packing import PackedLayout
 from kbnn.model import scaler
@@ -189,8 +189,8 @@ def sharpened(shared: Any) -> list[Any]:
     """What is stated of classes for longer than is remembered, some as good as impossible."""
     rng = np.random.default_rng(0)
     p = np.sort(rng.dirichlet(np.full(3, 0.05), size=600), axis=1)
-    known, y = temperature.init_temperature(np.zeros(0), 3), (rng.random(600) * 3.0) // 1.0
-    return [known, _kernel.apply_temperature(known, p, y, None, temperature.POWER_GRID, shared)]
+    known, y = categorical.init_temperature(np.zeros(0), 3), (rng.random(600) * 3.0) // 1.0
+    return [known, _kernel.apply_temperature(known, p, y, None, categorical.POWER_GRID, shared)]
 
 
 def counted(shared: Any) -> list[Any]:

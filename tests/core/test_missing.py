@@ -92,7 +92,7 @@ def test_a_stated_error_is_a_standard_deviation_in_the_units_of_its_column() -> 
     said = model.predict(block(x[:20], y[:20], x_sd=x_sd))
     z, var = (x[:20] - center[1:]) / scale[1:], x_sd**2 / scale[1:] ** 2
     wanted = predict(network(model), z, x_var=var)
-    wider = np.sqrt(model.learner_state.tails[0, MEAN_SCALE_FACTOR])
+    wider = np.sqrt(model.learner_state.calibration[0, MEAN_SCALE_FACTOR])
     assert np.allclose(said.function_sd, wider * scale[0] * np.sqrt(wanted.function_var))
 
 

@@ -22,7 +22,7 @@ from kbnn.core.jacobian import compute_sensitivity, compute_slopes, function_var
 from kbnn.core.layout import layout_of, pack_triangle
 from kbnn.core.state import ARRAYS, COUNT, State, init
 from kbnn.model.ensemble import Member
-from kbnn.model.replay_buffer import compute_buffer_rows
+from kbnn.model.replay import compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
 from kbnn.model.settings import MAX_BUFFER_ROWS, WIDE_COVARIANCE_INPUTS, Settings

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.data.batch import Rows
+from kbnn.data.batch import Rows, concat_rows
 from kbnn.data.dataset import open_stream
 from kbnn.data.read_options import ReadOptions
-from kbnn.data.row_blocks import concat_rows
 
 nan = float("nan")
 

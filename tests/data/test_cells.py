@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import kbnn
-from kbnn.data.cells import CellDecoder, check_new_class
 from kbnn.data.clock import Clock
+from kbnn.data.decoder import CellDecoder, check_new_class
 from kbnn.data.number_format import Form
 from kbnn.data.schema import MAX_CLASSES, Column, Schema
 from kbnn.data.values import MissingSpellings

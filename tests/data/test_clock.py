@@ -379,7 +379,7 @@ def test_one_row_at_a_time_means_the_same() -> None:
         given = (moment, str(moment), np.datetime64(moment))[at % 3]
         model.learn_one({"when": given, "x": at % 7}, float(at % 5))
     inner = model._require_single_model()
-    kept = inner.learner_state.kept.rows().x
+    kept = inner.learner_state.buffer.rows().x
     clock = inner.schema.clock
     assert clock is not None
     local = np.array([(m - datetime(1970, 1, 1)).total_seconds() for m in hours(60)])

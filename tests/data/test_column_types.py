@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import kbnn
-from kbnn.data.cells import hash_label
 from kbnn.data.column_types import ColumnSample, infer_kind
+from kbnn.data.decoder import hash_label
 from kbnn.data.read_options import parse_hash_options
 from kbnn.errors import UsageError
 from tests.commands import kbnn as command

@@ -68,7 +68,7 @@ def test_a_series_gets_lags_and_says_so(tmp_path: Path) -> None:
 
 def test_lags_are_the_values_before(tmp_path: Path) -> None:
     model = trained(series(tmp_path / "s.csv", gaps=(40, 41)), layers=5)
-    kept = model.learner_state.kept.rows(model.schema.width)
+    kept = model.learner_state.buffer.rows(model.schema.width)
     numbers = kept.number.astype(int) - 1
     every = np.array(values())
     every[[40, 41]] = np.nan
@@ -122,7 +122,7 @@ def test_a_resumed_run_gives_the_same_bits(tmp_path: Path) -> None:
         assert vars(gone_on.history).keys() == vars(whole.history).keys()
         for name, array in vars(whole.history).items():
             np.testing.assert_array_equal(getattr(gone_on.history, name), array)
-        for one, other in zip(gone_on.racers, whole.racers, strict=True):
+        for one, other in zip(gone_on.candidates, whole.candidates, strict=True):
             mine, theirs = one.learned.members[0].state(), other.learned.members[0].state()
             assert np.array_equal(mine.mean, theirs.mean)
             assert np.array_equal(mine.cov, theirs.cov)
@@ -153,7 +153,7 @@ def test_lags_by_time_find_the_row_of_then(tmp_path: Path) -> None:
     rows = [(at, level[k]) for k, at in enumerate(order)]
     path.write_text("time,load\n" + "\n".join(f"{moment(at)},{v}" for at, v in rows) + "\n")
     model = trained(path, lags="1,3h", layers=4)
-    kept = model.learner_state.kept.rows(model.schema.width)
+    kept = model.learner_state.buffer.rows(model.schema.width)
     names = [place.column for place in model.schema.layout]
     found = kept.x[:, names.index("load lag 3h")]
     for row, number in enumerate(kept.number.astype(int) - 1):

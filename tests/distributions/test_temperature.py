@@ -8,7 +8,7 @@ import pytest
 from kbnn.array_types import FloatArray
 from kbnn.core import kernel
 from kbnn.core.constants import SHARPNESS_EVERY
-from kbnn.distributions import temperature as sharp
+from kbnn.distributions import categorical as sharp
 
 EVERY = int(SHARPNESS_EVERY)
 both = pytest.mark.parametrize("compiled", [True, False], ids=["kernel", "twin"])

@@ -11,7 +11,7 @@ import pytest
 
 from kbnn.array_types import FloatArray
 from kbnn.core.kernel import predict_parallel
-from kbnn.distributions import temperature as sharp
+from kbnn.distributions import categorical as sharp
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
 from kbnn.model import scaler
@@ -57,7 +57,7 @@ def test_classes_that_are_apart_are_sharpened_and_mixed_ones_softened() -> None:
         model = learned(x, y, 4)
         plain = log_loss(by_the_network(model, x_test), y_test)
         assert log_loss(probabilities(model, x_test), y_test) < plain
-        assert (sharp.inverse_temperature(model.learner_state.sharpness) > 1.2) == sharper
+        assert (sharp.inverse_temperature(model.learner_state.temperature) > 1.2) == sharper
 
 
 @pytest.mark.parametrize("covariance", ["group", "neuron"])
@@ -72,8 +72,8 @@ def test_cutting_a_stream_changes_no_bit(covariance: Any) -> None:
         model = OnlineModel(Settings(hidden=(6,), covariance=covariance), schema(3, 1, 4))
         assert same(learn_in(model, block(x, y, weight=weight), sizes), said)
         assert differences(model, whole) == []
-    assert len(whole.learner_state.sharpness[sharp.CLASS_COUNTS]) == 4
-    assert whole.learner_state.sharpness[sharp.EVIDENCE_ROWS] > 600.0
+    assert len(whole.learner_state.temperature[sharp.CLASS_COUNTS]) == 4
+    assert whole.learner_state.temperature[sharp.EVIDENCE_ROWS] > 600.0
 
 
 def test_a_model_that_was_saved_goes_on_as_if_it_had_not_been() -> None:
@@ -92,7 +92,7 @@ def test_what_is_learned_of_sharpness_is_what_is_stated() -> None:
     model = learned(x, y, 4, hidden=(6,))
     p = by_the_network(model, x)
     for power in (2.0, 4.0):
-        model.learner_state = model.learner_state._replace(sharpness=wishing(power))
+        model.learner_state = model.learner_state._replace(temperature=wishing(power))
         wanted = p**power / np.sum(p**power, axis=1, keepdims=True)
         assert probabilities(model, x) == pytest.approx(wanted, rel=1e-9)
 
@@ -101,35 +101,35 @@ def test_what_was_known_before_rows_stays_as_it_was() -> None:
     """Candidates that go apart begin from the same: neither learns for the other."""
     x, y = rows(400, MIXED)
     model = learned(x[:300], y[:300], 4, hidden=(6,))
-    known = model.learner_state.sharpness
+    known = model.learner_state.temperature
     before = known.copy()
     model.learn(block(x[300:], y[300:], first=301))
     assert np.array_equal(known, before)
-    assert not np.array_equal(model.learner_state.sharpness, before)
+    assert not np.array_equal(model.learner_state.temperature, before)
 
 
 def test_rows_held_say_how_common_classes_are() -> None:
     x, y = rows(40, MIXED)
     model = learned(x, y, 4, hidden=(6,))
     assert (
-        model.learner_state.sharpness[sharp.CLASS_COUNTS].tolist()
+        model.learner_state.temperature[sharp.CLASS_COUNTS].tolist()
         == np.bincount(y.astype(int)).tolist()
     )
-    assert model.learner_state.sharpness[sharp.EVIDENCE_ROWS] == 8.0
+    assert model.learner_state.temperature[sharp.EVIDENCE_ROWS] == 8.0
 
 
 def test_a_model_that_predicts_learns_nothing_of_sharpness() -> None:
     x, y = rows(300, MIXED)
     model = learned(x, y, 4, hidden=(6,))
-    before = model.learner_state.sharpness.copy()
+    before = model.learner_state.temperature.copy()
     probabilities(model, x)
-    assert np.array_equal(model.learner_state.sharpness, before)
+    assert np.array_equal(model.learner_state.temperature, before)
 
 
 def test_rows_of_a_later_pass_are_no_news_of_sharpness() -> None:
     x, y = rows(300, MIXED)
     once, more = (learned(x, y, 4, passes, hidden=(6,)) for passes in (1, 3))
-    assert np.array_equal(once.learner_state.sharpness, more.learner_state.sharpness)
+    assert np.array_equal(once.learner_state.temperature, more.learner_state.temperature)
 
 
 def test_what_weights_make_common_is_common() -> None:
@@ -150,7 +150,7 @@ def test_without_guards_probabilities_are_the_networks(settings: dict[str, Any])
     y = np.minimum(y, 1.0)
     model = OnlineModel(Settings(**{"hidden": (6,), **settings}), schema(3, 1, 2))
     model.learn(block(x, y))
-    assert len(model.learner_state.sharpness) == 0
+    assert len(model.learner_state.temperature) == 0
     assert np.array_equal(probabilities(model, x), by_the_network(model, x))
     assert differences(model, restored(model)) == []
 
@@ -158,7 +158,7 @@ def test_without_guards_probabilities_are_the_networks(settings: dict[str, Any])
 def test_two_classes_by_a_sigmoid_have_a_sharpness_too() -> None:
     x, y = rows(400)
     model = learned(x, np.minimum(y, 1.0), 2, hidden=(6,), link="sigmoid")
-    assert len(model.learner_state.sharpness[sharp.CLASS_COUNTS]) == 2
+    assert len(model.learner_state.temperature[sharp.CLASS_COUNTS]) == 2
     assert differences(model, restored(model)) == []
 
 
@@ -185,8 +185,8 @@ def test_a_model_of_format_5_begins_without_evidence(count: int, settings: dict[
     header, arrays = to_state(model)
     old = {name: a for name, a in arrays.items() if not name.endswith("sharpness")}
     found = from_state(*migrate_state(5, header, old))
-    known = found.learner_state.sharpness
-    assert known.shape == model.learner_state.sharpness.shape
+    known = found.learner_state.temperature
+    assert known.shape == model.learner_state.temperature.shape
     assert not known.any()
     if model.learner_state.members:
         assert np.array_equal(
@@ -196,14 +196,14 @@ def test_a_model_of_format_5_begins_without_evidence(count: int, settings: dict[
 
 
 def replaced(model: OnlineModel, known: FloatArray) -> OnlineModel:
-    model.learner_state = model.learner_state._replace(sharpness=known)
+    model.learner_state = model.learner_state._replace(temperature=known)
     return model
 
 
 def test_numbers_have_no_sharpness() -> None:
     model = new_model()
     model.learn(mixed_rows(100))
-    assert len(model.learner_state.sharpness) == 0
+    assert len(model.learner_state.temperature) == 0
 
 
 @pytest.mark.parametrize(
@@ -230,10 +230,10 @@ def test_joined_models_know_what_each_knew() -> None:
     x, y = rows(600)
     one, two = learned(x[:300], y[:300], 4, hidden=(6,)), learned(x[300:], y[300:], 4, hidden=(6,))
     whole = merge_models([one, two], ["one", "two"])
-    assert sharp.inverse_temperature(whole.learner_state.sharpness) > 1.2
-    assert whole.learner_state.sharpness[sharp.CLASS_COUNTS] == pytest.approx(
-        one.learner_state.sharpness[sharp.CLASS_COUNTS]
-        + two.learner_state.sharpness[sharp.CLASS_COUNTS]
+    assert sharp.inverse_temperature(whole.learner_state.temperature) > 1.2
+    assert whole.learner_state.temperature[sharp.CLASS_COUNTS] == pytest.approx(
+        one.learner_state.temperature[sharp.CLASS_COUNTS]
+        + two.learner_state.temperature[sharp.CLASS_COUNTS]
     )
     assert differences(whole, restored(whole)) == []
 
@@ -241,7 +241,7 @@ def test_joined_models_know_what_each_knew() -> None:
 def test_an_ensemble_is_sharpened_after_it_is_mixed() -> None:
     x, y = rows(400)
     model = learned(x, y, 4, hidden=(6,), ensemble=2)
-    assert model.learner_state.sharpness.shape == (sharp.CLASS_COUNTS.start + 4,)
+    assert model.learner_state.temperature.shape == (sharp.CLASS_COUNTS.start + 4,)
     assert log_loss(probabilities(model, x), y) < 0.1
     assert differences(model, restored(model)) == []
 
@@ -258,7 +258,7 @@ def test_inspect_says_how_sharp_it_is(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(lines(500))
     model = tmp_path / "m.npz"
     assert kbnn("train", tmp_path / "rows.csv", "-m", model, "-q").code == 0
-    known = modelfile.load(str(model)).learner_state.sharpness
+    known = modelfile.load(str(model)).learner_state.temperature
     told = kbnn("inspect", model).out
     assert f"{int(known[sharp.EVIDENCE_ROWS])} rows" in told
     assert "probabilities are raised to this power, learned from" in told
@@ -273,5 +273,5 @@ def test_the_models_of_a_fleet_have_a_sharpness_each(tmp_path: Path) -> None:
     done = kbnn("train", tmp_path / "rows.csv", "--key", "key", "-m", fleet, "-q")
     assert done.code == 0, done.err
     assert kbnn("inspect", fleet, "--key", "d1", "--export", tmp_path / "d1.npz").code == 0
-    known = modelfile.load(str(tmp_path / "d1.npz")).learner_state.sharpness
+    known = modelfile.load(str(tmp_path / "d1.npz")).learner_state.temperature
     assert 100.0 < known[sharp.EVIDENCE_ROWS] < 300.0

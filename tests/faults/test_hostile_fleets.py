@@ -363,8 +363,8 @@ def test_settings_in_a_fleet_pass_the_migrations(
         return {("widen" if key == "wide" else key): value for key, value in settings.items()}
 
     def step(header: dict[str, Any], arrays: Any) -> Any:
-        racers = [{**one, "settings": renamed(one["settings"])} for one in header["racers"]]
-        return {**header, "settings": renamed(header["settings"]), "racers": racers}, arrays
+        candidates = [{**one, "settings": renamed(one["settings"])} for one in header["racers"]]
+        return {**header, "settings": renamed(header["settings"]), "racers": candidates}, arrays
 
     monkeypatch.chdir(tmp_path)
     shutil.copytree(FIXTURE / name, "fleet")
@@ -402,7 +402,7 @@ def with_old_name(content: bytes) -> bytes:
                 lost = [one[part] for one in model["lost"] for part in ("settings", "leader")]
                 for settings in (
                     model["settings"],
-                    *(racer["settings"] for racer in model["racers"]),
+                    *(candidate["settings"] for candidate in model["racers"]),
                     *lost,
                 ):
                     settings["wide"] = settings.pop("widen")

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from kbnn.workflows.signals import Interrupted, InterruptGuard
+from kbnn.workflows.checkpoint import Interrupted, InterruptGuard
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 

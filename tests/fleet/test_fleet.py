@@ -249,7 +249,7 @@ def test_rows_that_a_kind_cannot_have_are_counted_by_a_fleet_too(here: Path) -> 
     words = ("train", "odd.csv", "--key", "device", "-m", "odd", "--task", "positive", "-q")
     done = told(*words)
     assert (done["rows"], done["rejected"]) == (118, 2)
-    assert library.load("odd")._require_model().met == 120
+    assert library.load("odd")._require_model().rows_seen == 120
 
 
 def test_any_number_of_keys_is_read_at_once() -> None:
@@ -470,7 +470,7 @@ def test_a_key_that_comes_of_age_begins_once_more_from_what_is_known_by_then(her
         (here / "some.csv").write_text("\n".join(lines[: mine[count - 1] + 1]) + "\n")
         trained("--fresh", sources="some.csv")
         found.append(load_bytes(models()["d0"], "d0"))
-        assert found[-1].met == count
+        assert found[-1].rows_seen == count
     before, then, after = (one.learner_state.members[0].state() for one in found)
     assert not np.array_equal(before.prior_mean, then.prior_mean)
     assert np.array_equal(then.prior_mean, after.prior_mean)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kbnn.array_types import FloatArray
-from kbnn.metrics import absolute_errors
-from kbnn.metrics.absolute_errors import RELATIVE_ERROR, AbsoluteErrors, QuantileSketch
+from kbnn.metrics import decision_figures
+from kbnn.metrics.decision_figures import RELATIVE_ERROR, AbsoluteErrors, QuantileSketch
 
 datasets = pytest.importorskip("sklearn.datasets")
 sk = pytest.importorskip("sklearn.metrics")
@@ -86,7 +86,7 @@ def test_quantiles_of_many_values_are_within_their_stated_error(share: float) ->
 
 
 def test_batches_do_not_matter_and_streams_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absolute_errors, "EXACT_ROWS", 100)
+    monkeypatch.setattr(decision_figures, "EXACT_ROWS", 100)
     rng = np.random.default_rng(0)
     y, mean, w = rng.standard_normal(900), rng.standard_normal(900), rng.random(900)
     whole, cut, left, right = (AbsoluteErrors() for _ in range(4))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.metrics import class_ranking
-from kbnn.metrics.class_ranking import ClassRanking, ConfusionCounts
+from kbnn.metrics import class_metrics
+from kbnn.metrics.class_metrics import ClassRanking, ConfusionCounts
 
 datasets = pytest.importorskip("sklearn.datasets")
 sk = pytest.importorskip("sklearn.metrics")
@@ -79,7 +79,7 @@ def test_binned_figures_are_within_their_stated_error(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     y, p, w = predicted(name)
-    monkeypatch.setattr(class_ranking, "EXACT_ROWS", 50)
+    monkeypatch.setattr(class_metrics, "EXACT_ROWS", 50)
     ranking = ClassRanking()
     for cut in np.array_split(np.arange(len(y)), 7):
         ranking.add(y[cut], p[cut], w[cut])
@@ -135,7 +135,7 @@ def test_a_class_may_appear_late() -> None:
 def test_the_best_threshold_has_the_least_cost(
     cost_fn: float, cost_fp: float, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_ranking, "EXACT_ROWS", limit)
+    monkeypatch.setattr(class_metrics, "EXACT_ROWS", limit)
     y, p, _ = predicted("breast_cancer")
     ranking = ClassRanking()
     ranking.add(y, p)

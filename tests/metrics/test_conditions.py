@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnn.errors import UsageError
-from kbnn.metrics.conditions import MetricCheck, explain_met_checks, parse_check
-from kbnn.metrics.figures import flatten_metrics
+from kbnn.metrics.figures import MetricCheck, explain_met_checks, flatten_metrics, parse_check
 
 FIGURES = {
     "rows": 100,

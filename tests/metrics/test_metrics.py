@@ -18,9 +18,8 @@ from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import INTERVAL_PERCENTS
 from kbnn.metrics.class_metrics import CONFIDENCE_BINS, ClassScore
 from kbnn.metrics.class_metrics import ScoredClassBatch as Labelled
-from kbnn.metrics.figures import Metric
+from kbnn.metrics.figures import Metric, PinballLoss
 from kbnn.metrics.numeric_metrics import NumericScore
-from kbnn.metrics.score import PinballLoss
 from tests.judging import judged, numbers
 
 

@@ -9,10 +9,9 @@ from kbnn.array_types import FloatArray
 from kbnn.core import kernel as kernel_module
 from kbnn.core.constants import LARGEST_TERM
 from kbnn.metrics.class_metrics import confidence_bin_index
-from kbnn.metrics.histograms import FeatureHistograms
+from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.numeric_metrics import ConstantBaseline
-from kbnn.metrics.samples import PrioritySample, StreamSummaries, hash_row_order
-from kbnn.metrics.score import check_stored_count
+from kbnn.metrics.samples import FeatureHistograms, PrioritySample, StreamSummaries, hash_row_order
 from kbnn.metrics.scorecard import Scorecard
 from tests.judging import number_card, numbers
 

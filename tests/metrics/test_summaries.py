@@ -15,15 +15,16 @@ from scipy import stats
 from kbnn.array_types import FloatArray
 from kbnn.errors import ModelError
 from kbnn.metrics.class_metrics import ClassScore
-from kbnn.metrics.histograms import (
+from kbnn.metrics.numeric_metrics import NumericScore
+from kbnn.metrics.samples import (
     FEATURE_BINS,
     FeatureHistograms,
     PitHistogram,
+    StreamSummaries,
     fitting_level,
+    hash_row_order,
     lattice_index,
 )
-from kbnn.metrics.numeric_metrics import NumericScore
-from kbnn.metrics.samples import StreamSummaries, hash_row_order
 from kbnn.metrics.scorecard import FIRST_POINT_ROWS, Scorecard
 from tests.judging import judged, label_card, labels, number_card, numbers
 

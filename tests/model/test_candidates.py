@@ -66,17 +66,17 @@ def test_target_types_compete_until_row_480() -> None:
     x, y = positive_curve(600)
     model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:100], y[:100]))
-    assert {one.learner.settings.kind for one in model.racers} == {"regression", "positive"}
+    assert {one.learner.settings.kind for one in model.candidates} == {"regression", "positive"}
     model.learn(block(x[100:], y[100:]))
-    assert [one.learner.settings.kind for one in model.racers] == ["positive"]
-    assert model.lost[-1].row <= TARGET_TYPE_SELECTION_ROWS
+    assert [one.learner.settings.kind for one in model.candidates] == ["positive"]
+    assert model.eliminated[-1].row <= TARGET_TYPE_SELECTION_ROWS
 
 
 def test_forecasts_are_those_of_the_leader() -> None:
     x, y = positive_curve(160)
     model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:128], y[:128]))
-    assert len(model.racers) == 2
+    assert len(model.candidates) == 2
     alone = OnlineModel(Settings(hidden=(12,), kind=model.task.name), schema(3))
     alone.learn(block(x[:128], y[:128]))
     assert same(model.predict(block(x[128:], y[128:])), alone.predict(block(x[128:], y[128:])))
@@ -86,8 +86,8 @@ def test_a_requested_target_type_has_no_rivals() -> None:
     x, y = positive_curve(200)
     model = OnlineModel(Settings(hidden=(12,), kind="positive"), schema(3))
     model.learn(block(x, y))
-    assert len(model.racers) == 1
-    assert model.lost == ()
+    assert len(model.candidates) == 1
+    assert model.eliminated == ()
 
 
 def test_no_row_decides_the_race_alone() -> None:
@@ -99,11 +99,11 @@ def test_a_later_pass_ends_the_race() -> None:
     x, y = positive_curve(200)
     model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
-    racing, leader = len(model.racers), model.learner.settings
+    racing, leader = len(model.candidates), model.learner.settings
     model.learn(block(x, y), again=True)
-    assert (racing, len(model.racers)) == (2, 1)
+    assert (racing, len(model.candidates)) == (2, 1)
     assert model.learner.settings == leader
-    assert model.lost[-1].row == 200
+    assert model.eliminated[-1].row == 200
 
 
 @pytest.mark.parametrize(

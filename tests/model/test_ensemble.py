@@ -148,9 +148,10 @@ def test_a_network_that_does_not_pay_is_dropped_and_recorded() -> None:
 
 
 def test_a_network_that_doubles_the_cost_must_earn_the_margin() -> None:
-    prices = ensemble.compute_prices(np.array([1.0, 1.0]), 2048)
+    prices = ensemble.compute_prices(np.array([1.0, 1.0]), ensemble.compute_margin(2048, 1))
     assert np.allclose(prices, ensemble.MARGIN_NATS)
-    assert np.allclose(ensemble.compute_prices(np.ones(2), 65536), 32 * ensemble.MARGIN_NATS)
+    assert ensemble.compute_margin(65536, 1) == 32 * ensemble.MARGIN_NATS
+    assert ensemble.compute_margin(65536, 10) == ensemble.MARGIN_NATS
     pool = ensemble.make_equal_weights(2)._replace(benefit=np.array([9.0, 11.0]), benefit_rows=2000)
     assert ensemble.find_costly_member(pool, prices) == 0
     pool = pool._replace(benefit=np.array([11.0, 11.0]))
@@ -164,7 +165,9 @@ def test_requested_networks_are_exactly_those_requested() -> None:
     assert len(Settings().list_members(inputs=5)) == 4
     assert len(Settings().list_members(inputs=5, is_series=True)) == 2
     assert len(Settings(rehearse=0).list_members(inputs=5)) == 3
-    assert Settings().list_members(inputs=5, outputs=10) == (ensemble.Member((50,)),)
+    assert len(Settings().list_members(inputs=5, outputs=10)) == 3
+    assert len(Settings().list_members(inputs=64, outputs=10)) == 2  # too many to encode
+    assert len(Settings(hidden="best").list_members(inputs=5, outputs=10, is_series=True)) == 1
     encodings = {member.encoding for member in Settings(encoding="none").list_members(5)}
     assert encodings == {"none"}
     assert {one.encoding for one in Settings().list_members(inputs=300)} == {"none"}

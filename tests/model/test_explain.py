@@ -48,9 +48,9 @@ def gap(found: Explanation) -> float:
 
 def with_network(model: OnlineModel, state: State) -> OnlineModel:
     """Put another network into a model."""
-    leader = model.racers[0]
+    leader = model.candidates[0]
     learned = leader.learned._replace(members=(open_session(state),))
-    model.racers = (replace(leader, learned=learned),)
+    model.candidates = (replace(leader, learned=learned),)
     return model
 
 
@@ -188,12 +188,12 @@ def test_contributions_to_the_uncertainty_of_a_made_model() -> None:
         counts=np.zeros_like(state.counts),
     )
     model = with_network(model, state)
-    leader = model.racers[0].learned
+    leader = model.candidates[0].learned
     columns = leader.columns.copy()
     columns[:, CENTER], columns[:, SCALE] = 0.0, 1.0
-    tails = model.task.init_calibration(False)
-    learned = leader._replace(columns=columns, tails=tails)
-    model.racers = (replace(model.racers[0], learned=learned),)
+    calibration = model.task.init_calibration(False)
+    learned = leader._replace(columns=columns, calibration=calibration)
+    model.candidates = (replace(model.candidates[0], learned=learned),)
     found = explain_rows(model, block(np.array([[0.5, 2.0]]), np.zeros(1)))
     known, unknown = [0.25, 0.04], [10.0, 1.01]
     sd = {

@@ -21,7 +21,7 @@ from kbnn.model import learner
 from kbnn.model.file import load
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
-from kbnn.targets.cold_start import NumericColdStart
+from kbnn.targets.base import NumericColdStart
 from kbnn.targets.prediction import Forecast, join_forecasts
 from tests.bench.data import block, schema
 from tests.commands import kbnn
@@ -183,8 +183,8 @@ def test_rows_let_go_before_a_target_varied_are_counted(tmp_path: Path) -> None:
     assert "no figures yet: rows are held until every target has varied" in ran.err
     assert ran.err.count("the target had the same value in more than 512 rows: only the last") == 1
     model = load(str(tmp_path / "m.npz"))
-    counts = (model.rows, model.rejected_rows, model.skipped, model.met)
+    counts = (model.rows, model.rejected_rows, model.skipped, model.rows_seen)
     assert counts == (512, 188, 1, 701)
     model.learn(block(np.zeros((1, 1)), np.array([6.0])))
-    assert (model.rows, model.rejected_rows, model.met) == (512, 189, 702)
-    assert restored(model).met == 702
+    assert (model.rows, model.rejected_rows, model.rows_seen) == (512, 189, 702)
+    assert restored(model).rows_seen == 702

@@ -14,8 +14,7 @@ import pytest
 import kbnn
 from kbnn.core import kernel
 from kbnn.core.state import State
-from kbnn.data.batch import Rows, slice_rows
-from kbnn.data.row_blocks import concat_rows
+from kbnn.data.batch import Rows, concat_rows, slice_rows
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import (

@@ -39,7 +39,7 @@ def test_the_joined_model_mixes_both_by_evidence_and_goes_on(here: Path) -> None
     told = json.loads(done.out)
     assert (done.code, told["members"], told["rows"]) == (0, 8, 900)
     whole = merge_models([modelfile.load("a.npz"), modelfile.load("b.npz")], ["a.npz", "b.npz"])
-    assert whole.met == whole.rows == 900  # the next is row 901
+    assert whole.rows_seen == whole.rows == 900  # the next is row 901
     assert sum(told["weights"]) == pytest.approx(1.0)
     asked = {"u": [2.5, 3.5], "v": [10.0, -5.0]}
     both = [library.load(f"{name}.npz").predict(asked).mean for name in ("a", "b")]

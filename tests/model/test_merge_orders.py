@@ -130,7 +130,7 @@ def test_joining_does_not_depend_on_whose_order_counts(
     assert np.allclose(first.mean, second.mean, rtol=1e-9)
     assert np.allclose(first.sd, second.sd, rtol=1e-9)
     # Kept rows mean the same, and learning continues.
-    rows = [model.learner_state.kept.rows() for model in (one, other)]
+    rows = [model.learner_state.buffer.rows() for model in (one, other)]
     halves = [len(part.y) // 2 for part in rows]
     inputs = [model.schema.encoded_names() for model in (one, other)]
     order = [inputs[1].index(name) for name in inputs[0]]

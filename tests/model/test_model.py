@@ -207,7 +207,7 @@ def test_a_scale_that_grows_late_is_followed(rehearse: str | int) -> None:
     y = np.abs(x[:, 0]) + x[:, 1] + 0.1 * factor * rng.standard_normal(count)
     model = trained(x[:4800], y[:4800], hidden=(20,), rehearse=rehearse)
     assert (
-        len(model.learner_state.kept) == MAX_BUFFER_ROWS or rehearse
+        len(model.learner_state.buffer) == MAX_BUFFER_ROWS or rehearse
     )  # an alarm drops what was before it
     found = judged(model, x[4800:], y[4800:])
     assert found.rmse < 0.25 * np.std(y[4800:])

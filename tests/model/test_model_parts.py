@@ -19,8 +19,7 @@ from kbnn.distributions import calibration
 from kbnn.model import candidates, learner, merge, recursive_forecast, replay, scaler
 from kbnn.model.learner import LearnEvents, _select_replayable_rows
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay import ReplayState
-from kbnn.model.replay_buffer import BufferedRows
+from kbnn.model.replay import BufferedRows, ReplayState
 from kbnn.model.rescale import grow_state
 from kbnn.model.settings import Settings
 from kbnn.targets.registry import make_target_type
@@ -44,15 +43,15 @@ def test_loose_weights_lose_their_surplus_too() -> None:
 
 def test_after_an_alarm_fewer_rows_are_owed() -> None:
     calm, alarmed = ReplayState(), ReplayState(since=1000)
-    assert replay.add_to_backlog(calm, 32, 8).debt == 32 * 8
-    assert replay.add_to_backlog(alarmed, 1032, 8).debt == 32 * replay.ALARM_REPLAY_RATIO
-    assert replay.add_to_backlog(alarmed, 1032, 1).debt == 32
+    assert replay.add_to_backlog(calm, 32, 8).backlog == 32 * 8
+    assert replay.add_to_backlog(alarmed, 1032, 8).backlog == 32 * replay.ALARM_REPLAY_RATIO
+    assert replay.add_to_backlog(alarmed, 1032, 1).backlog == 32
 
 
 @pytest.mark.parametrize(("seen", "left"), [(480, 1.0), (512, 0.5), (1024, 0.5), (1056, 1.0)])
 def test_evidence_counts_half_whenever_rows_have_doubled(seen: int, left: float) -> None:
-    racer = OnlineModel(Settings(), schema(1)).racers[0]
-    two = (replace(racer, evidence=30.0), replace(racer, evidence=-8.0))
+    candidate = OnlineModel(Settings(), schema(1)).candidates[0]
+    two = (replace(candidate, evidence=30.0), replace(candidate, evidence=-8.0))
     aged = candidates._discount_evidence(two, seen)
     assert [one.evidence for one in aged] == [30.0 * left, -8.0 * left]
     assert (
@@ -122,7 +121,7 @@ def test_the_share_that_was_forecast_better_weighs_more_and_rows_are_numbered_on
     good, bad = merge._merge_weights(models).weight
     assert good + bad == pytest.approx(1.0)
     assert bad < 0.05
-    kept = merge._merge_buffers(models, [model.learner_state.kept.rows() for model in models])
+    kept = merge._merge_buffers(models, [model.learner_state.buffer.rows() for model in models])
     numbers = kept.rows().number
     assert np.all(np.diff(numbers) > 0.0)
     assert numbers[-1] == 600.0
@@ -145,7 +144,7 @@ def test_an_alarm_among_the_first_rows_is_no_change_of_the_world(
     model.learn(slice_rows(taken, 0, rows))
     monkeypatch.setattr(learner, "events_of", lambda said, first: LearnEvents([first]))
     model.learn(slice_rows(taken, rows, rows + 1))
-    assert model.learner_state.rehearsal.alarm == (rows + 1 if noted else 0)
+    assert model.learner_state.replay_state.alarm == (rows + 1 if noted else 0)
 
 
 @pytest.mark.parametrize(("rehearse", "changes"), [("auto", 1), (8, 1), (0, 0)])
@@ -191,14 +190,16 @@ def test_what_is_too_small_to_reckon_with_is_0_in_a_single_row(value: float) -> 
 
 
 def test_of_two_kinds_one_is_left_at_row_480() -> None:
-    racer = OnlineModel(Settings(kind="regression"), schema(1)).racers[0]
-    counting = replace(racer.learner, settings=replace(racer.learner.settings, kind="count"))
+    candidate = OnlineModel(Settings(kind="regression"), schema(1)).candidates[0]
+    counting = replace(
+        candidate.learner, settings=replace(candidate.learner.settings, kind="count")
+    )
 
     def left(seen: int) -> list[float]:
-        learned = racer.learned._replace(seen=seen)
+        learned = candidate.learned._replace(seen=seen)
         two = (
-            replace(racer, learned=learned, evidence=3.0),
-            replace(racer, learned=learned, learner=counting, evidence=1.0),
+            replace(candidate, learned=learned, evidence=3.0),
+            replace(candidate, learned=learned, learner=counting, evidence=1.0),
         )
         return [one.evidence for one in candidates._eliminate_candidates(two)]
 

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 import kbnn
-from kbnn.data.batch import Anomalies, join_anomalies, slice_rows
+from kbnn.data.batch import Anomalies, concat_rows, join_anomalies, slice_rows
 from kbnn.data.dataset import open_stream
-from kbnn.data.row_blocks import concat_rows
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import file as modelfile
+from kbnn.model.anomaly import AlertRate, parse_alert_rate, set_alert_rate
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import AlertRate, parse_alert_rate, set_alert_rate
 from kbnn.model.serialize import from_state, to_state
 from kbnn.workflows.options import build_train_options
 from kbnn.workflows.training import create_model

@@ -222,7 +222,7 @@ def test_ids_that_repeat_never_come_come_twice_or_too_early(tmp_path: Path) -> N
     assert model.pending_rows.counts == {"found": 1, "given_up": 0, "replaced": 1, "strangers": 2}
     assert list(model.pending_rows.rows) == ["b"]
     assert model.rows == 103
-    kept = model.learner_state.kept.rows().x
+    kept = model.learner_state.buffer.rows().x
     assert [row[0] for row in kept[-3:]] == [2.0, 1.0, 1.0]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from kbnn.model.record import MAX_UNSCORED_ROWS, UnscoredRows
 
 from kbnn.data.batch import Rows
+from kbnn.model.record import MAX_UNSCORED_ROWS, UnscoredRows
 from kbnn.targets.base import make_empty_forecast
 from kbnn.targets.prediction import Forecast
 

@@ -128,9 +128,9 @@ def test_the_debt_of_a_stream_is_k_rows_each_and_then_tends_to_nothing() -> None
     while at < 200_000:
         at = replay.find_next_burst(ReplayState(), at)
         now = replay.add_to_backlog(now, at, 8)
-        young = now.debt if at == REPLAY_ROWS else young
+        young = now.backlog if at == REPLAY_ROWS else young
     assert young == 8 * REPLAY_ROWS
-    late = now.debt - young
+    late = now.backlog - young
     assert late == pytest.approx(8 * REPLAY_ROWS * np.log(REPLAY_END_ROWS / REPLAY_ROWS), rel=0.02)
 
 
@@ -178,22 +178,22 @@ def test_a_young_stream_pays_its_debt_and_settles() -> None:
     x, y = rows(REPLAY_ROWS + 64)
     model = OnlineModel(Settings(hidden=(6,), rehearse=4), schema(3))
     model.learn(block(x[:600], y[:600]))
-    young = model.learner_state.rehearsal
-    assert not young.settled
+    young = model.learner_state.replay_state
+    assert not young.is_corrected
     assert young.rows == network(model).counts[COUNT.rehearsed] > 0
     assert network(model).counts[COUNT.moved] == 0
     model.learn(block(x[600:], y[600:]))
-    old = model.learner_state.rehearsal
-    assert old.settled
+    old = model.learner_state.replay_state
+    assert old.is_corrected
     assert network(model).counts[COUNT.rehearsed] == 0
     assert network(model).counts[COUNT.moved] > 0
     assert model.rows == REPLAY_ROWS + 64  # what is rehearsed is not counted as learned
 
 
 def test_what_is_owed_is_rehearsed_after_each_of_the_next_rows() -> None:
-    owing = ReplayState(debt=1.0)
+    owing = ReplayState(backlog=1.0)
     assert replay.find_next_burst(owing, 40) == 41
-    assert replay.find_next_burst(owing._replace(debt=0.9), 40) == 64
+    assert replay.find_next_burst(owing._replace(backlog=0.9), 40) == 64
     assert replay.find_next_burst(owing._replace(alarm=39), 40) == 64  # old rows are in doubt
     accruing = [n for n in range(1, 3 * REPLAY_ROWS) if replay.is_replay_due(owing, n)]
     assert accruing[:3] == [
@@ -205,11 +205,14 @@ def test_what_is_owed_is_rehearsed_after_each_of_the_next_rows() -> None:
     x, y = rows(80)
     model = OnlineModel(Settings(hidden=(4,), rehearse=32), schema(3))
     model.learn(block(x[:64], y[:64]))
-    before = model.learner_state.rehearsal
-    assert before.debt > MAX_BURST_ROWS
+    before = model.learner_state.replay_state
+    assert before.backlog > MAX_BURST_ROWS
     model.learn(block(x[64:65], y[64:65]))
-    after = model.learner_state.rehearsal
-    assert (after.debt, after.rows) == (before.debt - MAX_BURST_ROWS, before.rows + MAX_BURST_ROWS)
+    after = model.learner_state.replay_state
+    assert (after.backlog, after.rows) == (
+        before.backlog - MAX_BURST_ROWS,
+        before.rows + MAX_BURST_ROWS,
+    )
 
 
 def test_rows_without_a_target_are_not_owed() -> None:
@@ -217,7 +220,7 @@ def test_rows_without_a_target_are_not_owed() -> None:
     y[:] = np.nan
     model = OnlineModel(Settings(hidden=(4,), rehearse=8), schema(3))
     model.learn(block(x, y))
-    assert model.learner_state.rehearsal.debt == 0.0
+    assert model.learner_state.replay_state.backlog == 0.0
 
 
 def test_between_two_rows_no_more_is_learned_than_the_budget(
@@ -271,7 +274,7 @@ def test_outliers_are_not_rehearsed() -> None:
     y[50:400:10] += 40.0
     model = OnlineModel(Settings(hidden=(6,), rehearse=8), schema(3))
     model.learn(block(x, y))
-    kept = model.learner_state.kept.rows()
+    kept = model.learner_state.buffer.rows()
     wild = np.isin(kept.number, np.arange(51, 401, 10))
     assert np.all(kept.trust[wild] < 0.5)
     assert np.mean(kept.trust[~wild] > 0.5) > 0.95
@@ -284,11 +287,11 @@ def test_after_an_alarm_only_what_came_since_is_rehearsed() -> None:
     model.learn(block(x, y))
     alarm = model.alarms[-1]
     assert 900 < alarm < 960
-    now = model.learner_state.rehearsal
+    now = model.learner_state.replay_state
     assert now.alarm == 0
     assert alarm < now.since <= alarm + REPLAY_INTERVAL_ROWS
     assert now.since % REPLAY_INTERVAL_ROWS == 0
-    assert model.learner_state.kept.rows().number[0] == alarm
+    assert model.learner_state.buffer.rows().number[0] == alarm
 
 
 def test_a_change_is_learned_faster_with_rehearsal() -> None:
@@ -310,7 +313,7 @@ def test_gaps_weights_growth_and_classes_rehearse_alike_in_any_cut() -> None:
     parts.append(2300 - sum(parts))
     assert same(said, learn_in(cut, stream, parts))
     assert differences(whole, cut) == []
-    assert whole.learner_state.rehearsal.rows > 2000
+    assert whole.learner_state.replay_state.rows > 2000
 
 
 @pytest.mark.parametrize("at", [33, 64, 100, 512, 1023, 1024, 1025, 1500])
@@ -356,6 +359,6 @@ def test_an_alarm_among_the_first_rows_does_not_end_rehearsal() -> None:
     x = np.random.default_rng(1).standard_normal((400, 3))
     y = np.sin(2.0 * x[:, 0]) + 0.1 * x[:, 2]
     model = trained(x[:, :2], y, hidden=(3,))
-    now = model.learner_state.rehearsal
+    now = model.learner_state.replay_state
     assert (now.since, now.alarm) == (0, 0)
     assert now.rows > 4 * len(y)

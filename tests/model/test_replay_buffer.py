@@ -12,7 +12,7 @@ from kbnn.core.reference import ALARM
 from kbnn.data.batch import Rows, slice_rows
 from kbnn.errors import ModelError
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer
+from kbnn.model.replay import BufferedRows, ReplayBuffer
 from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
 from tests.bench.data import block, schema
@@ -153,9 +153,9 @@ def test_a_model_numbers_the_rows_of_its_stream() -> None:
     labelled = np.delete(np.arange(1, 121), [0, 4, 5, 31])
     for cuts in ((), (1,), (33,), (20, 60)):
         model = model_of(rows, *cuts)
-        assert holds(model.learner_state.kept.rows(), labelled)
-        assert model.met == 120
-    assert holds(model_of(slice_rows(rows, 0, 20)).learner_state.kept.rows(), labelled[:17])
+        assert holds(model.learner_state.buffer.rows(), labelled)
+        assert model.rows_seen == 120
+    assert holds(model_of(slice_rows(rows, 0, 20)).learner_state.buffer.rows(), labelled[:17])
 
 
 def test_numbers_go_on_after_saving() -> None:
@@ -164,9 +164,9 @@ def test_numbers_go_on_after_saving() -> None:
     rows.x[90] = np.inf
     first = model_of(slice_rows(rows, 0, 100))
     second = restored(first)
-    assert second.met == first.met == 100
+    assert second.rows_seen == first.rows_seen == 100
     second.learn(slice_rows(rows, 100, 150))
-    assert np.array_equal(second.learner_state.kept.rows().number[-50:], np.arange(101, 151))
+    assert np.array_equal(second.learner_state.buffer.rows().number[-50:], np.arange(101, 151))
     assert differences(second, model_of(rows)) == []
 
 
@@ -174,9 +174,9 @@ def test_a_later_pass_keeps_nothing() -> None:
     rows = numbered(80)
     model = model_of(rows)
     model.learn(rows, again=True)
-    assert len(model.learner_state.kept) == 0
+    assert len(model.learner_state.buffer) == 0
     model.learn(numbered(10, 81))
-    assert np.array_equal(model.learner_state.kept.rows().number, np.arange(161, 171))
+    assert np.array_equal(model.learner_state.buffer.rows().number, np.arange(161, 171))
 
 
 def test_only_the_last_rows_held_tell_whether_every_target_has_varied() -> None:
@@ -188,10 +188,10 @@ def test_only_the_last_rows_held_tell_whether_every_target_has_varied() -> None:
     model.learn(block(x, y))
     assert model.is_warming_up
     assert model.held_rows == 512
-    assert np.array_equal(model.learner_state.kept.rows().number, np.arange(189, 701))
+    assert np.array_equal(model.learner_state.buffer.rows().number, np.arange(189, 701))
     model.learn(block(x[:1], np.array([[6.0, 8.0]])))
     assert len(model.learner_state.members) == 1
-    assert np.array_equal(model.learner_state.kept.rows().number, np.arange(190, 702))
+    assert np.array_equal(model.learner_state.buffer.rows().number, np.arange(190, 702))
 
 
 def test_more_rows_than_are_ever_kept_are_damage() -> None:

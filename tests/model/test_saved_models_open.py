@@ -12,8 +12,8 @@ import pytest
 import kbnn
 from kbnn.array_types import FloatArray
 from kbnn.errors import ModelError
-from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.serialize import from_state, to_state
+from kbnn.model.settings import BELIEF_LIMIT
 from kbnn.workflows.checkpoint import Checkpoint
 from tests.commands import kbnn as run_kbnn
 
@@ -159,8 +159,8 @@ def test_evidence_beyond_the_limit_is_counted_from_the_best_candidate() -> None:
     header, arrays = to_state(model._model)  # type: ignore[arg-type]  # it has learned
     evidence = [-2e16, -2e16 - 64.0, *[-3e16] * 9][: len(header["racers"])]
     assert len(evidence) > 1
-    for racer, large in zip(header["racers"], evidence, strict=True):
-        racer["evidence"] = large
+    for candidate, large in zip(header["racers"], evidence, strict=True):
+        candidate["evidence"] = large
     restored = from_state(header, arrays)
     expected = [0.0, -64.0, *[-1e5] * 9][: len(evidence)]
-    assert [racer.evidence for racer in restored.racers] == expected
+    assert [candidate.evidence for candidate in restored.candidates] == expected

@@ -137,7 +137,7 @@ def test_the_papers_smoother_is_narrowed_where_it_overstates_what_it_does_not_kn
         model.learn(block(x[:300], y[:300]), again=number > 0)
     found = judged(model, x[300:], y[300:])
     assert 0.86 < found.coverage < 0.97
-    model.learner_state.tails[:, calibration.MEAN_SCALE_FACTOR] = 1.0
+    model.learner_state.calibration[:, calibration.MEAN_SCALE_FACTOR] = 1.0
     as_said = judged(model, x[300:], y[300:])
     assert as_said.coverage > 0.98
     assert found.nll < as_said.nll - 0.5
@@ -160,6 +160,6 @@ def test_nothing_else_is_narrowed_by_rows_that_were_learned_before(
     model = OnlineModel(replace(settings, hidden=(8,), kind="regression"), schema(2))
     model.learn(rows)
     model.learn(rows, again=True)
-    assert np.all(model.learner_state.tails[:, calibration.MEAN_SCALE_FACTOR] == 1.0) == (
+    assert np.all(model.learner_state.calibration[:, calibration.MEAN_SCALE_FACTOR] == 1.0) == (
         not narrows
     )

@@ -68,5 +68,5 @@ def test_a_row_without_a_target_is_told_what_the_next_with_one_is_told() -> None
     assert said.mean[:, 0] == pytest.approx([NAN, 2.0, 2.0, 3.0, 3.0, 3.0], nan_ok=True)
     waits, skipped = IN_WARMUP, UNLABELLED
     assert said.status.tolist() == [waits, skipped, waits, skipped, skipped, waits]
-    assert (model.held_rows, model.skipped, model.met) == (3, 3, 6)
+    assert (model.held_rows, model.skipped, model.rows_seen) == (3, 3, 6)
     assert model.card.metric_values()["rows"] == 0  # none of this is scored

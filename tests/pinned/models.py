@@ -24,7 +24,7 @@ from kbnn.model.diagnostics import (
 )
 from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay_buffer import compute_buffer_rows
+from kbnn.model.replay import compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
 from kbnn.model.serialize import to_state
@@ -124,7 +124,7 @@ def life(
         said["again then"] = model.learn(slice_rows(rows, count // 2, count), again=True)
     said["predicted"] = model.predict(rows_for(what, 12, targets, 20))
     found = told(model, said)
-    facts = model.met, model.rows, model.rejected_rows, list_model_noise(model), model.alarms
+    facts = model.rows_seen, model.rows, model.rejected_rows, list_model_noise(model), model.alarms
     found["facts"] = table(*facts)
     return found
 
@@ -149,12 +149,12 @@ def refuted() -> dict[str, Any]:
         parts_of = told(model, said, what == "count")
         found |= {f"{name} {part}": value for part, value in parts_of.items()
                   if not part.startswith("record")}  # fmt: skip
-        kinds = [racer.learner.settings.kind for racer in model.racers]
+        kinds = [candidate.learner.settings.kind for candidate in model.candidates]
         found[f"{name} kinds"] = words(*kinds)
-        others = rank_candidates(model.racers, model.lost)
+        others = rank_candidates(model.candidates, model.eliminated)
         found[f"{name} standings"] = table(0.0, *((one.nats, one.row) for one in others))
         found[f"{name} told"] = words("", *(one.settings for one in others))
-        told_kinds = compare_target_types(model.racers, model.lost)
+        told_kinds = compare_target_types(model.candidates, model.eliminated)
         found[f"{name} kinds told"] = table(0.0 if told_kinds is None else told_kinds[2])
     return found
 
@@ -387,16 +387,16 @@ def rehearsed() -> dict[str, Any]:
     }
     for name, now in {
         "young": replay.ReplayState(),
-        "owing": replay.ReplayState(debt=3.0),
-        "warned": replay.ReplayState(debt=3.0, alarm=9),
+        "owing": replay.ReplayState(backlog=3.0),
+        "warned": replay.ReplayState(backlog=3.0, alarm=9),
         "again": replay.ReplayState(since=100),
     }.items():
         for seen in (128, 1030, 1124, 3000, 20000):
             found[f"{name} {seen}"] = table(
                 replay.find_next_burst(now, seen),
                 replay.is_replay_due(now, seen),
-                replay.add_to_backlog(now, seen, 8).debt,
-                replay.add_to_backlog(now, seen, 1).debt,
+                replay.add_to_backlog(now, seen, 8).backlog,
+                replay.add_to_backlog(now, seen, 1).backlog,
             )
     scores = bells(20, 3, 1)
     none = np.zeros((20, 3, 0))

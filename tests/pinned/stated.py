@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kbnn.array_types import FloatArray
-from kbnn.distributions import calibration, normal_mixture, predictive, temperature
+from kbnn.distributions import calibration, categorical, normal_mixture, predictive
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 from tests.pinned.record import Case, bells, table, uniform
@@ -216,27 +216,27 @@ def sharp() -> dict[str, Any]:
         ("blurred", label, None),
         ("weighted", best, weight),
     ):
-        known = temperature.init_temperature(np.array([0.0, 0.0, 1.0, np.nan]), 3)
-        found[name] = temperature.apply_temperature(known, p, labels, weights)
+        known = categorical.init_temperature(np.array([0.0, 0.0, 1.0, np.nan]), 3)
+        found[name] = categorical.apply_temperature(known, p, labels, weights)
         found[f"{name} known"] = known[None].copy()
-        known[temperature.EVIDENCE_ROWS] = 250.0
-        found[f"{name} then"] = temperature.apply_temperature(known, p, labels, weights)
-        found[f"{name} at rest"] = temperature.apply_temperature(known, p)
+        known[categorical.EVIDENCE_ROWS] = 250.0
+        found[f"{name} then"] = categorical.apply_temperature(known, p, labels, weights)
+        found[f"{name} at rest"] = categorical.apply_temperature(known, p)
         found[f"{name} weights"] = table(
-            temperature.power_weights(known), temperature.inverse_temperature(known)
+            categorical.power_weights(known), categorical.inverse_temperature(known)
         )
         found[f"{name} known then"] = known[None]
-    more = temperature.extend_classes(known, 5)
+    more = categorical.extend_classes(known, 5)
     found["grown"] = table(
-        more, temperature.inverse_temperature(temperature.init_temperature(np.zeros(0), 2))
+        more, categorical.inverse_temperature(categorical.init_temperature(np.zeros(0), 2))
     )
-    found["joined"] = table(temperature.merge_temperatures([known, more], [3.0, 9.0]))
-    found["grid"] = table(temperature.POWER_GRID)
+    found["joined"] = table(categorical.merge_temperatures([known, more], [3.0, 9.0]))
+    found["grid"] = table(categorical.POWER_GRID)
     wrong = [known.copy() for _ in range(4)]
     wrong[0][0], wrong[1][0], wrong[2][-1], wrong[3][2] = -1.0, 0.5, -1.0, 1e13
     found["sound"] = table(
-        temperature.is_valid_temperature(known),
-        *(temperature.is_valid_temperature(one) for one in wrong),
+        categorical.is_valid_temperature(known),
+        *(categorical.is_valid_temperature(one) for one in wrong),
     )
     return found
 

@@ -13,25 +13,29 @@ from kbnn.core.kernel import Prediction
 from kbnn.data.schema import Column, Schema
 from kbnn.distributions import (
     calibration,
-    hurdle,
-    log_link,
     negative_binomial,
     predictive,
+    transformed_normal,
 )
 from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.hurdle import Hurdle
-from kbnn.distributions.log_link import LogLink
 from kbnn.distributions.negative_binomial import NegativeBinomial
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import PARAM
+from kbnn.distributions.transformed_normal import Hurdle, LogLink
 from kbnn.errors import DataError, UsageError
-from kbnn.metrics import conditions
 from kbnn.metrics.class_metrics import ClassScore
 from kbnn.metrics.class_metrics import ScoredClassBatch as JudgedLabels
-from kbnn.metrics.histograms import FeatureHistograms, PitHistogram, fitting_level
+from kbnn.metrics.figures import PinballLoss, explain_met_checks, parse_check
 from kbnn.metrics.numeric_metrics import NumericScore, ScoredNumericBatch
-from kbnn.metrics.samples import PrioritySample, StreamSummaries, choose_sample_rows, hash_row_order
-from kbnn.metrics.score import PinballLoss
+from kbnn.metrics.samples import (
+    FeatureHistograms,
+    PitHistogram,
+    PrioritySample,
+    StreamSummaries,
+    choose_sample_rows,
+    fitting_level,
+    hash_row_order,
+)
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import list_effect_quantities
 from kbnn.metrics.target_metrics import find_metrics
@@ -133,9 +137,9 @@ def kinds() -> dict[str, Any]:
     found["count hashed"] = table(negative_binomial.hash_uniform(np.arange(8.0), mixtures(8)))
     amount, y = told_of(Hurdle.code)
     found["amount cdf"] = Hurdle(amount).cdf(np.where(y > 1.0, y, -y))
-    found["amount finest"] = hurdle.zero_bin_width(np.array([0.0, 3.0]))
+    found["amount finest"] = transformed_normal.zero_bin_width(np.array([0.0, 3.0]))
     found["logged crps"] = LogLink(told_of(LogLink.code)[0]).crps(np.maximum(y, 0.2))
-    found["powers"] = table(log_link.exp_clipped(np.array([-999.0, 0.5, 999.0])))
+    found["powers"] = table(transformed_normal.exp_clipped(np.array([-999.0, 0.5, 999.0])))
     return found
 
 
@@ -144,15 +148,17 @@ def links() -> dict[str, Any]:
     y = np.array([1e-30, 1e-3, 0.2, 1.0, 5.0, 700.0, 1e200, 0.0, -1.0, np.nan])
     z = np.array([-800.0, -31.0, -29.0, -3.0, 0.0, 2.0, 50.0, 900.0])
     found: dict[str, Any] = {
-        "units": table(log_link.choose_link_unit(y), log_link.choose_link_unit(-np.abs(y)))
+        "units": table(
+            transformed_normal.choose_link_unit(y), transformed_normal.choose_link_unit(-np.abs(y))
+        )
     }
     for unit in (0.0, 0.3, 40.0):
         u = np.array([unit])
-        found[f"linked {unit:g}"] = table(log_link.apply_link(y, u))
-        found[f"valued {unit:g}"] = table(log_link.apply_inverse_link(z, u))
-        found[f"slope {unit:g}"] = table(log_link.log_slope(y[:7], u))
+        found[f"linked {unit:g}"] = table(transformed_normal.apply_link(y, u))
+        found[f"valued {unit:g}"] = table(transformed_normal.apply_inverse_link(z, u))
+        found[f"slope {unit:g}"] = table(transformed_normal.log_slope(y[:7], u))
     found["times"] = table(
-        log_link.multiply_clipped(np.array([1e300, 2.0]), np.array([1e300, 3.0]))
+        transformed_normal.multiply_clipped(np.array([1e300, 2.0]), np.array([1e300, 3.0]))
     )
     return found
 
@@ -440,14 +446,7 @@ def kept() -> dict[str, Any]:
     checks = ["rmse>3", "rmse>=3", "rmse<3", "rmse<=3", "coverage.90<86%", "coverage_90<0.85",
               "rmse<baseline_rmse", "nll>1", "a.rmse>2", "rmse>nll"]  # fmt: skip
     found["checks"] = table(
-        *(
-            len(
-                conditions.explain_met_checks(
-                    [conditions.parse_check(c, names, ["a"])], {"a": figures}
-                )
-            )
-            for c in checks
-        )
+        *(len(explain_met_checks([parse_check(c, names, ["a"])], {"a": figures})) for c in checks)
     )
     return found
 

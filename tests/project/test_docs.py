@@ -20,7 +20,7 @@ import kbnn
 from docs import commands
 from kbnn.option_table import FORMER_FLAGS
 from kbnn_cli.app import COMMANDS
-from kbnn_cli.suggestions import list_option_names
+from kbnn_cli.commands.help import list_option_names
 from tests.commands import SAMPLES
 from tests.commands import kbnn as command
 from tests.transcripts import README, Step, matches, run, transcripts

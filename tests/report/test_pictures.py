@@ -12,10 +12,10 @@ from kbnn.array_types import FloatArray
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.sections import PredictionCurve, describe_dependence
+from kbnn.model.dependence import Dependence
 from kbnn.model.diagnostics import Effect
-from kbnn.report import PictureData, picture, plots
-from kbnn.report.report_data import Dependence
-from kbnn.report.styles import BLUE, GREEN, INK, MUTED, ORANGE
+from kbnn.report import PictureData, page, plots
+from kbnn.report.plots import BLUE, GREEN, INK, MUTED, ORANGE
 from tests.judging import number_card, number_task, numbers
 
 pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
@@ -227,7 +227,7 @@ def test_what_is_known_of_one_input_is_a_band_within_that_of_the_data() -> None:
         return PredictionCurve(2.0 * a, 1.0 + a, 0.5 + a, 2.0 * a - 2.0, 2.0 * a + 1.0)
 
     x = np.array([[0.0], [1.0], [np.nan]])
-    ax = drawn(picture.draw_band, drawing(x, np.array([0.5, 1.5, 1.0]), make))
+    ax = drawn(page.draw_band, drawing(x, np.array([0.5, 1.5, 1.0]), make))
     assert ax.get_xlim() == pytest.approx((-0.1, 1.1))  # a tenth of air
     [(grid, mean)], [(_, rows)] = lines(ax, BLUE), lines(ax, INK)
     a = np.array(grid)
@@ -250,14 +250,14 @@ def test_two_inputs_lie_across_and_up() -> None:
 
     figure = Figure()
     x = np.array([[0.0, 0.0], [1.0, 1.0]])
-    picture.draw_planes(figure, drawing(x, np.array([0.0, 100.0]), make))
+    page.draw_planes(figure, drawing(x, np.array([0.0, 100.0]), make))
     left, right = figure.axes[:2]
     values, sds = (
-        np.asarray(ax.collections[0].get_array()).reshape(picture.GRID_POINTS, -1)
+        np.asarray(ax.collections[0].get_array()).reshape(page.GRID_POINTS, -1)
         for ax in (left, right)
     )
-    across, up = (np.linspace(-0.1, 1.1, picture.GRID_POINTS) for _ in range(2))
+    across, up = (np.linspace(-0.1, 1.1, page.GRID_POINTS) for _ in range(2))
     assert values == pytest.approx(across[None, :] + 100.0 * up[:, None])
-    assert sds == pytest.approx(np.tile(1.0 + up[:, None] ** 2, (1, picture.GRID_POINTS)))
+    assert sds == pytest.approx(np.tile(1.0 + up[:, None] ** 2, (1, page.GRID_POINTS)))
     assert (left.get_xlabel(), left.get_ylabel()) == ("a", "b")
     assert (left.get_title(), right.get_title()) == ("mean", "standard deviation")

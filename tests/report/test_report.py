@@ -21,20 +21,20 @@ from kbnn.metrics.sections import (
     build_target_section,
     describe_dependence,
 )
+from kbnn.model.dependence import Dependence, Interaction
 from kbnn.model.diagnostics import Effect
+from kbnn.model.explain import Importance
 from kbnn.report import (
-    Dependence,
     PictureData,
     ReportData,
     TargetReport,
-    partial_dependence,
     report_html,
     worst_rows,
     write_picture,
     write_report,
 )
 from kbnn.report.page import build_confusion_table, load_templates
-from kbnn.report.styles import escape_html, format_row_tick, shorten_label
+from kbnn.report.plots import escape_html, format_row_tick, shorten_label
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
 from kbnn.wording import clean_text
@@ -90,21 +90,26 @@ def numeric_data(targets: int = 1, *, learning: bool = True, name: str = "yield"
     """A report with every part filled in."""
     card = numeric_card(targets=targets)
     edges, counts = card.summaries.features.used_bins(0)
+    grid = np.linspace(-2, 2, 15)
     along = [
-        partial_dependence(
-            predict,
-            card.summaries.sample.x,
-            0,
-            np.linspace(-2, 2, 15),
-            NAMES[1],
-            edges=edges,
-            counts=counts,
-        ),
+        Dependence(NAMES[1], grid, np.sin(grid), 0.1 + 0.1 * grid**2, edges, counts),
         Dependence("site", np.arange(2.0), np.ones(2), np.ones(2), categories=["<b>", "south"]),
     ]
     sizes = zip(NAMES, (3.0, -0.2, 0.1, 0.0), (0.1, 0.2, 0.2, 0.1), strict=True)
     shares = [Effect(feature, value, sd, value, sd, value) for feature, value, sd in sizes]
-    extra: Any = {"effects": shares, "dependence": along} if targets == 1 else {}
+    pair = Interaction(
+        (NAMES[0], "site"),
+        (grid, np.arange(2.0)),
+        (None, ["<b>", "south"]),
+        np.outer(grid, [1.0, -1.0]),
+        0.93,
+        0.05,
+    )
+    extra: Any = {}
+    if targets == 1:
+        importance = [Importance(name, 2.0 - k / 4, 0.1) for k, name in enumerate(NAMES)]
+        extra = {"effects": shares, "dependence": along, "interaction": pair}
+        extra["importance"] = importance
     task = number_task(*(f"{name}{j}" for j in range(targets)))
     reports = [told(card, task, j, NAMES, learning=learning, **extra) for j in range(targets)]
     card_rows = [("features", ", ".join(NAMES)), ("noise", "sd 0.5")]
@@ -192,7 +197,7 @@ def test_every_picture_and_part_is_there(numeric_page: str) -> None:
         "The 90 % intervals held",
     ):
         assert title in words, title
-    assert reader.tags.count("svg") == reader.tags.count("figure") == 12
+    assert reader.tags.count("svg") == reader.tags.count("figure") == 14
     assert all(numeric_page.count(f'aria-label="{name}"') for name in ("Calibration", "Residuals"))
 
 
@@ -311,27 +316,6 @@ def test_mistaken_classes_are_shaded_by_their_share_of_the_true_one() -> None:
         ("zero", "0", "0"), ("own", "35", "5"), ("wrong", "35", "5"),
     ]  # fmt: skip
     assert re.findall(r"<td>([^<]*)</td></tr>", page) == ["75.0 %", "50.0 %", "-"]
-
-
-def test_partial_dependence_is_the_average_of_predictions() -> None:
-    x = np.random.default_rng(0).normal(size=(64, 2))
-    grid = np.array([-1.0, 0.0, 2.0])
-
-    def told(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        mean, sd = predict(x)
-        return mean, sd + np.abs(x[:, 1])
-
-    got = partial_dependence(told, x, 0, grid, "a")
-    for j, value in enumerate(grid):
-        mean, sd = told(np.column_stack((np.full(64, value), x[:, 1])))
-        assert got.mean[j] == pytest.approx(mean.mean(), rel=1e-12)
-        assert got.sd[j] == pytest.approx(np.sqrt((sd**2).mean()), rel=1e-12)
-
-
-def test_partial_dependence_looks_at_rows_of_the_whole_sample() -> None:
-    x = np.column_stack((np.zeros(200), np.arange(200.0)))
-    got = partial_dependence(lambda x: (x[:, 1], np.ones(len(x))), x, 0, np.zeros(1), "a", rows=50)
-    assert got.mean[0] == pytest.approx(np.mean(np.arange(0.0, 200.0, 4.0)))
 
 
 def picture_data(features: int) -> PictureData:

@@ -24,12 +24,12 @@ from kbnn.core.reference import Records
 from kbnn.core.state import init
 from kbnn.distributions.calibration import FIRST_MEAN, MEAN_SCALE_FACTOR
 from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.hurdle import Hurdle
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
+from kbnn.distributions.transformed_normal import Hurdle
 from kbnn.model.learner import _select_replayable_rows
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay_buffer import BufferedRows
+from kbnn.model.replay import BufferedRows
 from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
 from kbnn.targets.base import TargetScale
@@ -271,7 +271,7 @@ def learned(rows: int, **settings: Any) -> OnlineModel:
 def test_amounts_are_found_by_evidence_and_better_forecast() -> None:
     model, beside = learned(900), learned(900, kind="regression")
     assert model.task.name == "amount"
-    assert {racer.learner.settings.kind for racer in model.racers} == {"amount"}
+    assert {candidate.learner.settings.kind for candidate in model.candidates} == {"amount"}
     mine, other = model.card.metric_values(), beside.card.metric_values()
     assert mine["nll"] < other["nll"] - 1.0
     assert mine["crps"] < 0.9 * other["crps"]
@@ -282,7 +282,7 @@ def test_amounts_are_found_by_evidence_and_better_forecast() -> None:
         lower, upper = read_distribution(said.stated[:, 0]).interval(level)
         assert np.all((lower >= 0.0) & (lower <= upper) & np.isfinite(upper))
     assert np.all((said.mean > 0.0) & (said.mean <= y.max()))
-    kept = model.learner_state.tails[1, FIRST_MEAN:MEAN_SCALE_FACTOR]
+    kept = model.learner_state.calibration[1, FIRST_MEAN:MEAN_SCALE_FACTOR]
     assert np.all(said.stated[:, 0, PARAM.gain : PARAM.most] == kept)
     assert not np.all(kept == 1.0)
     parts = np.hypot(said.function_sd, said.noise_sd)

@@ -12,8 +12,8 @@ from scipy import integrate, stats
 import kbnn
 from kbnn.array_types import FloatArray
 from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.logit_link import DEFAULT_EDGE, LogitLink
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
+from kbnn.distributions.transformed_normal import DEFAULT_EDGE, LogitLink
 from kbnn.errors import DataError
 
 EDGE = 0.004

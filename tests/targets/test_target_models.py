@@ -18,11 +18,11 @@ from kbnn import Config, init, predict
 from kbnn.array_types import FloatArray
 from kbnn.core import kernel, likelihoods
 from kbnn.data.batch import Rows
-from kbnn.distributions import calibration, log_link, negative_binomial
+from kbnn.distributions import calibration, negative_binomial, transformed_normal
 from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.log_link import LogLink
 from kbnn.distributions.negative_binomial import NegativeBinomial
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
+from kbnn.distributions.transformed_normal import LogLink
 from kbnn.metrics.sections import describe_dependence, describe_target
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import from_state, to_state
@@ -231,17 +231,21 @@ def test_a_positive_value_is_judged_as_integration_would(
 def test_the_link_of_positive_values_goes_there_and_back(unit: float) -> None:
     y = np.geomspace(1e-120, 1e120, 241) if unit == 0.0 else np.geomspace(1e-60, 1e3, 64) * unit
     units = np.full(len(y), unit)
-    z = log_link.apply_link(y, units)
+    z = transformed_normal.apply_link(y, units)
     assert np.all(np.diff(z) > 0.0)
     np.testing.assert_allclose(
-        log_link.apply_inverse_link(z, units), y, rtol=1e-13 if unit else 1e-11
+        transformed_normal.apply_inverse_link(z, units), y, rtol=1e-13 if unit else 1e-11
     )
     step = 1e-6
     slope = (
-        log_link.apply_inverse_link(z + step, units) - log_link.apply_inverse_link(z - step, units)
+        transformed_normal.apply_inverse_link(z + step, units)
+        - transformed_normal.apply_inverse_link(z - step, units)
     ) / (2.0 * step)
-    np.testing.assert_allclose(np.log(slope), log_link.log_slope(y, units), atol=1e-6)
-    assert log_link.apply_link(np.array([0.0, -1.0]), units[:2]).tolist() == [np.inf, np.inf]
+    np.testing.assert_allclose(np.log(slope), transformed_normal.log_slope(y, units), atol=1e-6)
+    assert transformed_normal.apply_link(np.array([0.0, -1.0]), units[:2]).tolist() == [
+        np.inf,
+        np.inf,
+    ]
 
 
 def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +292,7 @@ def learned(what: str, rows: int, **settings: Any) -> OnlineModel:
 def test_the_kind_of_target_is_chosen_by_evidence(kind: str) -> None:
     model = learned(kind, 700)
     assert model.task.name == kind
-    assert {racer.learner.settings.kind for racer in model.racers} == {kind}
+    assert {candidate.learner.settings.kind for candidate in model.candidates} == {kind}
     beside = learned(kind, 700, kind="regression")
     assert beside.task.name == "regression"
     gain = beside.card.metric_values()["nll"] - model.card.metric_values()["nll"]
@@ -471,7 +475,7 @@ def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
     assert model.task.name == "positive"
     taught = model.learn_batch(block(x[700:], y[700:], first=701))
     assert model.task.name == "amount"
-    assert (model.rows, model.rejected_rows, model.met) == (900, 0, 900)
+    assert (model.rows, model.rejected_rows, model.rows_seen) == (900, 0, 900)
     assert taught.type_changes == (("positive", 701, 0.0, "amount"),)
     plain = OnlineModel(Settings(hidden=(12,), kind="regression"), schema(3))
     plain.learn(block(x, y))
@@ -490,7 +494,9 @@ def test_what_no_amount_can_be_is_learned_as_any_number() -> None:
     assert (model.task.name, model.rows, model.rejected_rows) == ("regression", 900, 0)
     given_up = ("positive", 701, 0.0, "amount"), ("amount", 801, -1.0, "regression")
     assert taught.type_changes == given_up
-    assert np.count_nonzero(model.learner_state.kept.rows().y == 0.0) == np.count_nonzero(y == 0.0)
+    assert np.count_nonzero(model.learner_state.buffer.rows().y == 0.0) == np.count_nonzero(
+        y == 0.0
+    )
     below = OnlineModel(Settings(hidden=(12,)), schema(3))
     below.learn(block(x[:700], y[:700]))
     taught = below.learn_batch(block(x[800:], y[800:], first=801))
@@ -514,12 +520,12 @@ def test_a_row_that_refutes_the_kind_while_it_races_brings_one_that_can_have_it(
     model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
     assert (model.task.name, model.rows, model.rejected_rows) == ("amount", 900, 0)
-    assert all(racer.learner.settings.kind == "amount" for racer in model.racers)
+    assert all(candidate.learner.settings.kind == "amount" for candidate in model.candidates)
     model = OnlineModel(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:202], y[:202]))
-    kinds = {racer.learner.settings.kind for racer in model.racers}
+    kinds = {candidate.learner.settings.kind for candidate in model.candidates}
     assert kinds == {"regression", "amount"}
-    assert np.ptp([max(r.evidence for r in model.racers if r.learner.settings.kind == kind)
+    assert np.ptp([max(r.evidence for r in model.candidates if r.learner.settings.kind == kind)
                    for kind in kinds]) < 11.0  # two rows, five nats each  # fmt: skip
     y[201] = -1.0
     model = OnlineModel(Settings(hidden=(12,)), schema(3))

@@ -16,6 +16,7 @@ from kbnn.data.dataset import open_stream
 from kbnn.fleet.key_index import KeyScores
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model.diagnostics import Effect
+from kbnn.model.learner import LearnerState
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from kbnn.workflows import run_results
@@ -24,7 +25,7 @@ from kbnn.workflows.comparing import ValueChange, WeightChange
 from kbnn.workflows.evaluating import Evaluation, EvaluationTiming
 from kbnn.workflows.options import build_train_options
 from kbnn.workflows.training import Training
-from kbnn_cli import display, progress, result_screens
+from kbnn_cli import display, result_screens
 from kbnn_cli.charts import (
     Axis,
     Canvas,
@@ -152,16 +153,16 @@ def test_alarms_are_counted_and_the_last_named(
     rows: list[int], alarms: int, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OnlineModel, "alarms", rows)
-    monkeypatch.setattr(OnlineModel, "alarm_count", alarms)
+    monkeypatch.setattr(LearnerState, "get_count", lambda *_: alarms)
     assert display._format_alarms(small()) == told
 
 
 def test_a_run_of_several_passes_says_in_which_it_is() -> None:
     run = Training(build_train_options("a.csv", "y"))
     run.position = Position(("a.csv",), rows=1200)
-    assert progress._format_place(run) == "after row 1,200"
+    assert display._format_place(run) == "after row 1,200"
     run.position = Position(("a.csv",), epochs=3, epoch=1, rows=7)
-    assert progress._format_place(run) == "after row 7 of pass 2"
+    assert display._format_place(run) == "after row 7 of pass 2"
 
 
 def test_lines_of_several_targets_have_one_for_each_beneath_their_heads() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kbnn import train as train_here
-from kbnn.data.row_blocks import is_held_out
+from kbnn.data.batch import is_held_out
 from kbnn.workflows.run_results import judge_targets, measure_forgetting
 from tests.commands import kbnn
 from tests.streams import look

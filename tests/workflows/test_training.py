@@ -14,9 +14,9 @@ import pytest
 from kbnn.errors import DataError, ModelError, UsageError
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model.file import load
+from kbnn.workflows.checkpoint import Interrupted
 from kbnn.workflows.options import SettingOverrides
 from kbnn.workflows.run_results import summarize_training
-from kbnn.workflows.signals import Interrupted
 from kbnn.workflows.training import Listener, Training, TrainOptions
 from tests.training_data import (
     rows_of_classes,

@@ -31,6 +31,7 @@ from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import choose_headline, describe_bias
 from kbnn.model import merge, scaler
 from kbnn.model.diagnostics import Effect, _build_effects
+from kbnn.model.learner import LearnerState
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from kbnn.targets.registry import make_target_type
@@ -119,7 +120,7 @@ def test_statistics_of_shares_are_those_of_all_rows() -> None:
 def test_rows_of_shares_are_numbered_one_share_after_another() -> None:
     models = [learned(60), learned(50, seed=1)]
     kept = merge._merge_buffers(
-        models, [model.learner_state.kept.rows() for model in models]
+        models, [model.learner_state.buffer.rows() for model in models]
     ).rows()
     assert kept.number.tolist() == list(range(1, 111))
 
@@ -189,7 +190,7 @@ def test_a_stream_that_changed_often_for_its_length_is_remarked_on(
 ) -> None:
     model = learned()
     model.learner_state = model.learner_state._replace(seen=rows)
-    monkeypatch.setattr(OnlineModel, "alarm_count", alarms)
+    monkeypatch.setattr(LearnerState, "get_count", lambda *_: alarms)
     [(_, verdict)] = run_results.judge_targets(model)
     assert any(text.startswith("The stream changed") for text in verdict.sentences) == told
 

@@ -1,4 +1,13 @@
-"""Score alerts against known events: found, missed, false alarms and delay.
+"""Alerts: write them as they happen, run a command for each, and score them against known events.
+
+An alert is one line of CSV, TSV or JSON. Each line is written at once and whole, so that a program
+can follow the file. Its length is part of a checkpoint: a run that is resumed truncates the file
+there and writes the later alerts again.
+
+A command (`--alert-exec`) gets the alert as JSON on its standard input. It is split into words as a
+shell would, but no shell runs it, and nothing of the alert is in its words. At most MAX_RUNNING
+commands run at a time; a further alert waits for one of them. A command that runs longer than
+MAX_SECONDS is killed. Failures are reported and stop nothing.
 
 An event is a range of rows or of times. It is found if an alert is raised in its rows; further
 alerts in them change nothing. An alert in no event is a false alarm. The delay of an event is the
@@ -8,23 +17,258 @@ number of rows from its first row to its first alert.
 from __future__ import annotations
 
 import csv
+import io
+import json
+import math
+import os
 import re
-from collections.abc import Sequence
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kbnn.array_types import BoolArray, FloatArray
 from kbnn.data.batch import Anomalies, Rows
-from kbnn.data.clock import Clock
+from kbnn.data.clock import Clock, format_times
 from kbnn.data.schema import Schema
 from kbnn.data.timestamps import parse_time_value
+from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
+from kbnn.model.anomaly import AlertRate, monitor_rows, set_alert_rate
 from kbnn.model.model import OnlineModel
-from kbnn.model.monitor import AlertRate, monitor_rows, set_alert_rate
-from kbnn.output.alerts import AlertWriter, describe_alerts
+from kbnn.output.fields import decode_targets
+from kbnn.output.writers import STDOUT, open_output
+from kbnn.sink import Closeable
+from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
 from kbnn.wording import describe_os_error, format_count, format_number, format_rows
+
+ALERT_FIELDS: Final = (
+    *("row", "id", "time", "target", "value", "lower", "upper"),
+    *("surprise", "score", "kind", "start", "length"),
+)
+"""Columns of an alert; `id` only if the rows have one."""
+
+AlertRecord = dict[str, Any]
+
+_TEXT: Final = ("", ".csv", ".tsv", ".txt")
+_JSON: Final = (".jsonl", ".ndjson")
+
+
+def describe_alerts(
+    rows: Rows,
+    forecast: Forecast,
+    anomalies: Anomalies,
+    schema: Schema,
+    task: TargetType,
+    interval: float = 0.9,
+) -> list[AlertRecord]:
+    """Return the alerts of a batch as plain values by column; None is missing.
+
+    Parameters
+    ----------
+    rows, forecast, anomalies
+        The batch, the forecasts made before it was learned, and what was found in it.
+    schema, task
+        Columns and target type of the model.
+    interval
+        Probability between `lower` and `upper`.
+    """
+    records = []
+    for alert in anomalies.alerts:
+        at, j = alert.at, alert.target
+        lower = upper = None
+        if not task.labels:
+            edges = read_distribution(forecast.stated[at : at + 1, j]).interval(interval)
+            lower, upper = (float(edge[0]) for edge in edges)
+        time = None
+        if schema.clock is not None and rows.time is not None:
+            time = format_times(schema.clock, rows.time[at : at + 1])[0] or None
+        (value,) = decode_targets(task, rows.y[at : at + 1, j])
+        record = {
+            "row": int(rows.number[at]),
+            "id": None if rows.id is None else rows.id[at],
+            "time": time,
+            "target": task.targets[j],
+            "value": value if value is None or isinstance(value, str) else float(value),
+            "lower": lower,
+            "upper": upper,
+            "surprise": alert.surprise,
+            "score": alert.score,
+            "kind": alert.kind,
+            "start": alert.start,
+            "length": alert.length,
+        }
+        if schema.id is None:
+            del record["id"]
+        records.append({name: _drop_nan(part) for name, part in record.items()})
+    return records
+
+
+def _drop_nan(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class AlertWriter(Closeable):
+    """Writes alerts to a file or standard output.
+
+    Parameters
+    ----------
+    path
+        File to write; `-` is CSV on standard output.
+    schema
+        Columns of the model.
+    keep
+        Number of bytes of an existing file to keep, to resume a run.
+    """
+
+    def __init__(self, path: str, schema: Schema, *, keep: int | None = None) -> None:
+        check_alert_name(path)
+        ending = os.path.splitext(path)[1].lower()
+        self.path = path
+        self._is_json = ending in _JSON
+        self._delimiter = "\t" if ending == ".tsv" else ","
+        self._fields = [name for name in ALERT_FIELDS if name != "id" or schema.id is not None]
+        self._file = open_output(path, keep)
+        if keep is None and not self._is_json:
+            self._file.write(self._format_line(self._fields).encode())
+
+    def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write alerts, each as a whole line."""
+        for record in records:
+            line = (
+                json.dumps(record, ensure_ascii=False) + "\n"
+                if self._is_json
+                else self._format_line([record[name] for name in self._fields])
+            )
+            self._file.write(line.encode())
+
+    def _format_line(self, cells: Sequence[Any]) -> str:
+        out = io.StringIO()
+        csv.writer(out, delimiter=self._delimiter, lineterminator="\n").writerow(cells)
+        return out.getvalue()
+
+    def checkpoint(self) -> int | None:
+        """Sync to disk; return the size so far, None if the output is not seekable."""
+        if self.path == STDOUT or not self._file.seekable():
+            return None
+        self._file.sync()
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file; standard output stays open."""
+        if self.path != STDOUT:
+            self._file.close()
+
+
+def check_alert_name(path: str) -> None:
+    """Refuse a name whose ending is not a format of lines."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in (*_TEXT, *_JSON):
+        raise UsageError(f"{path}: alerts are written as .csv, .tsv, .txt or .jsonl, not {ending}")
+
+
+MAX_RUNNING: Final = 4
+MAX_SECONDS: Final = 30.0
+
+
+def split_command(command: str) -> list[str]:
+    """Split a command into words; UsageError if it is invalid or its program does not exist."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--alert-exec: cannot parse the command ({error})") from error
+    if not words:
+        raise UsageError("--alert-exec: the command is empty")
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"--alert-exec: cannot find the program '{words[0]}'")
+    return words
+
+
+class AlertCommand(Closeable):
+    """Runs a command for each alert; `close` waits for the commands that still run.
+
+    Parameters
+    ----------
+    command
+        The command, as typed.
+    notice
+        Receives what failed, in the thread that calls `run` or `close`.
+    """
+
+    def __init__(self, command: str, notice: Callable[[str], None]) -> None:
+        self._words = split_command(command)
+        self._notice = notice
+        self._slots = threading.BoundedSemaphore(MAX_RUNNING)
+        self._threads: list[threading.Thread] = []
+        self._failures: list[str] = []
+        self._failed = 0
+
+    def run(self, record: Mapping[str, Any]) -> None:
+        """Start the command for an alert, as soon as fewer than MAX_RUNNING run."""
+        self._slots.acquire()
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        text = json.dumps(record, ensure_ascii=False) + "\n"
+        thread = threading.Thread(target=self._run_once, args=(text.encode(),), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        self._report_failures()
+
+    def _run_once(self, text: bytes) -> None:
+        try:
+            failure = _run_command(self._words, text)
+            if failure:
+                self._failures.append(failure)
+        finally:
+            self._slots.release()
+
+    def _report_failures(self) -> None:
+        """Report the first failure at once; `close` reports the number of the others."""
+        failures, self._failures = self._failures, []
+        if failures and not self._failed:
+            self._notice(f"--alert-exec: the command {failures[0]}; the run continues")
+        self._failed += len(failures)
+
+    def close(self) -> None:
+        """Wait for all commands, and report how many failed."""
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+        self._report_failures()
+        if self._failed > 1:
+            self._notice(f"--alert-exec: {format_count(self._failed)} commands failed")
+        self._failed = 0
+
+
+def _run_command(words: list[str], text: bytes) -> str:
+    """Run the command with `text` on its standard input; return what failed, "" if nothing."""
+    try:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C ends the run, not the commands of its alerts
+        )
+    except OSError as error:
+        return f"cannot be started ({describe_os_error(error)})"
+    try:
+        process.communicate(text, MAX_SECONDS)
+    except subprocess.TimeoutExpired:
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return f"was killed after {MAX_SECONDS:g} seconds"
+    code = process.returncode
+    return f"ended with exit code {code}" if code else ""
+
 
 ALERT_FIGURES: Final = (
     *("alerts", "events", "found", "missed", "false_alarms"),
