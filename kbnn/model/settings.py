@@ -105,11 +105,13 @@ _MANY_CLASS_PORTFOLIOS: Final = {
         Member(DEFAULT_LAYERS),
         Member((25,), covariance="neuron", encoding="piecewise"),
         Member(DEFAULT_LAYERS, variant=1),
+        Member(DEFAULT_LAYERS, replays=False),
     ),
     "best": (
         *(Member((100,), variant=k) for k in range(2)),
         *(Member((50, 50), covariance="neuron", variant=k) for k in range(2)),
         *(Member((50,), covariance="neuron", encoding="piecewise", variant=k) for k in range(2)),
+        Member(DEFAULT_LAYERS, replays=False),
     ),
 }
 PORTFOLIOS: Final = (*_FEW_OUTPUT_PORTFOLIOS,)

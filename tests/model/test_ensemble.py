@@ -165,8 +165,8 @@ def test_requested_networks_are_exactly_those_requested() -> None:
     assert len(Settings().list_members(inputs=5)) == 4
     assert len(Settings().list_members(inputs=5, is_series=True)) == 2
     assert len(Settings(rehearse=0).list_members(inputs=5)) == 3
-    assert len(Settings().list_members(inputs=5, outputs=10)) == 3
-    assert len(Settings().list_members(inputs=64, outputs=10)) == 2  # too many to encode
+    assert len(Settings().list_members(inputs=5, outputs=10)) == 4
+    assert len(Settings().list_members(inputs=64, outputs=10)) == 3  # too many to encode
     assert len(Settings(hidden="best").list_members(inputs=5, outputs=10, is_series=True)) == 1
     encodings = {member.encoding for member in Settings(encoding="none").list_members(5)}
     assert encodings == {"none"}
