@@ -249,3 +249,31 @@ def test_classes_are_mixed_too() -> None:
 def test_no_members_need_no_threads() -> None:
     """Replay finds no network once every network that replays was dropped."""
     assert ensemble.map_members(lambda member: member, [], ensemble.THREAD_ROWS) == []
+
+
+def test_an_ensemble_of_many_classes_gives_the_same_bits_in_any_chunks() -> None:
+    rng = np.random.default_rng(11)
+    y = rng.integers(0, 5, 700).astype(np.float64)
+    x = rng.standard_normal((700, 3)) + 2.0 * y[:, None] * np.array([1.0, 0.0, -1.0])
+    whole = learned(x, y, 5)
+    chunked = OnlineModel(Settings(), schema(3, 1, 5))
+    for start in range(0, 700, 37):
+        stop = min(start + 37, 700)
+        chunked.learn(block(x[start:stop], y[start:stop], first=start + 1))
+        if start == 333:
+            chunked = copy_model(chunked)
+    assert [len(m.learner_state.members) for m in (whole, chunked)] == [4, 4]
+    assert np.array_equal(whole.learner_state.pool.weight, chunked.learner_state.pool.weight)
+    found = [probabilities(model, x[:50]) for model in (whole, chunked)]
+    assert np.array_equal(found[0], found[1])
+
+
+def test_encoded_networks_are_dropped_when_classes_become_many() -> None:
+    rng = np.random.default_rng(12)
+    y = np.sort(rng.integers(0, 6, 600)).astype(np.float64)
+    x = rng.standard_normal((600, 3)) + y[:, None]
+    model = learned(x, y, 6)
+    specs = model.learner_state.specs
+    assert len(specs) == 3
+    assert all(spec.encoding == "none" for spec in specs)
+    assert np.isclose(np.sum(model.learner_state.pool.weight), 1.0)
