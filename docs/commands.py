@@ -145,8 +145,8 @@ KEYWORDS_HEAD = '''"""Types of the keywords of Python calls, for type checkers a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 from kbnn.option_table import ColumnNames
 '''

@@ -25,6 +25,7 @@ from kbnn.errors import ArgumentError, UsageError
 from kbnn.model.settings import (
     ENCODINGS,
     INTERVAL_MODES,
+    MAX_CLASS_WEIGHT,
     MAX_ENSEMBLE,
     MAX_LAYER_UNITS,
     MAX_NOISE_SD,
@@ -35,6 +36,7 @@ from kbnn.model.settings import (
     PRESETS,
     Settings,
     format_setting,
+    is_class_weight,
     is_noise,
     is_prior_variance,
     is_replay_ratio,
@@ -134,6 +136,49 @@ def parse_level(value: float | str) -> float:
     if not 0.0 < level < 1.0:
         raise ValueError(f"must lie between 0 and 1, not {level:g}")
     return level
+
+
+def parse_class_weight(value: str | Mapping[Any, float]) -> str:
+    """Parse weights of classes: none, balanced, a mapping, or a CSV file of class and weight."""
+    import json
+
+    if value in ("none", "balanced"):
+        return str(value)
+    pairs = (
+        _read_class_weights(value)
+        if isinstance(value, str) and not is_class_weight(value)
+        else (json.loads(value) if isinstance(value, str) else value).items()
+    )
+    weights = {}
+    for name, weight in pairs:
+        number = _to_float(weight, f"needs a number as the weight of class '{name}'")
+        if not 1.0 / MAX_CLASS_WEIGHT <= number <= MAX_CLASS_WEIGHT:
+            raise ValueError(
+                f"has {number:g} as the weight of class '{name}'. "
+                f"Weights lie between {1 / MAX_CLASS_WEIGHT:g} and {MAX_CLASS_WEIGHT:g}"
+            )
+        weights[str(name)] = number
+    return json.dumps(dict(sorted(weights.items())))
+
+
+def _read_class_weights(path: str) -> list[list[str]]:
+    """Read the lines of a CSV file of class and weight; a first line class,weight is its header."""
+    import csv
+
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            lines = [line for line in csv.reader(file) if line]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"takes none, balanced or a CSV file of class,weight. The file '{path}' cannot be read "
+            f"({getattr(error, 'strerror', None) or 'not UTF-8 text'})"
+        ) from None
+    if lines and lines[0] == ["class", "weight"]:
+        lines = lines[1:]
+    for number, line in enumerate(lines, 1):
+        if len(line) != 2:
+            raise ValueError(f"{path}:{number}: has {len(line)} fields; needed are class,weight")
+    return lines
 
 
 def parse_cost(value: float | str) -> float:
@@ -523,6 +568,9 @@ OPTIONS: Final = (
         Option("intervals", "|".join(INTERVAL_MODES),
             "Calibrate intervals online, or leave them to the model.", parse_interval_mode,
             words=tuple(INTERVAL_MODES)),
+        Option("class_weight", "balanced|FILE",
+            "Weigh rows by class: all classes equally, or as in a CSV file of class,weight.",
+            parse_class_weight, words=("none", "balanced")),
         _guard("robust", "Reduce the weight of outliers, and learn the temperature of classes.",
             estimator=True),
         _guard("drift", "Forget old rows after a drift alarm.", estimator=True),

@@ -101,6 +101,12 @@ _PARAMETERS: Final = {
 }
 
 
+_CLASS_PARAMETERS: Final = {
+    **_PARAMETERS,
+    "class_weight": EstimatorParameter(None, "Weigh classes: None, 'balanced' or a dict."),
+}
+
+
 class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base of both estimators: parameters, passes, and conversion of rows."""
 
@@ -114,7 +120,10 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
-        return {**{name: getattr(self, name) for name in _NETWORK}, "seed": int(seed)}
+        made = {**{name: getattr(self, name) for name in _NETWORK}, "seed": int(seed)}
+        if getattr(self, "class_weight", None) is not None:
+            made["class_weight"] = self.class_weight
+        return made
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit a new model; an earlier one is discarded.
@@ -402,7 +411,7 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         return np.asarray(values.reshape(len(values), *self._shape))
 
 
-@add_parameters(_PARAMETERS, positional=1)
+@add_parameters(_CLASS_PARAMETERS, positional=1)
 class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian neural network for classification, with calibrated probabilities.
 

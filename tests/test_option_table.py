@@ -110,6 +110,7 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--intervals tracked": ("intervals", "tracked"),
         "--robust off": ("robust", False),
         "--drift off": ("drift", False),
+        "--class-weight balanced": ("class_weight", "balanced"),
         "--ensemble 3": ("ensemble", 3),
         "--replay 4": ("replay", 4),
         "--rehearse off": ("replay", 0),
@@ -282,11 +283,12 @@ NETWORK = (
     f"{LAYERS} activation='relu', covariance='auto', group_size=None, noise='auto', robust=True, "
     "drift=True, ensemble=1, rehearse='auto'"
 )
+FITTED = f"{NETWORK.replace(LAYERS, LAYERS + ' *,')}, epochs=1, shuffle=True, random_state=0"
 ESTIMATORS = {
-    "kbnn.sklearn": dict.fromkeys(
-        ("KBNNRegressor", "KBNNClassifier"),
-        f"({NETWORK.replace(LAYERS, LAYERS + ' *,')}, epochs=1, shuffle=True, random_state=0)",
-    ),
+    "kbnn.sklearn": {
+        "KBNNRegressor": f"({FITTED})",
+        "KBNNClassifier": f"({FITTED}, class_weight=None)",
+    },
     "kbnn.river": {
         "KBNNRegressor": f"({NETWORK}, seed=0, lags=None, task='auto')",
         "KBNNClassifier": f"({NETWORK}, seed=0)",

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 from kbnn.option_table import ColumnNames
 
@@ -78,6 +78,7 @@ class NetworkKeywords(TypedDict, total=False):
     clip: bool | str | None
     inflate: bool | str | None
     widen: bool | str | None  # former name
+    class_weight: str | Mapping[Any, float] | None
     robust: bool | str | None
     drift: bool | str | None
     ensemble: int | str | None

@@ -99,6 +99,13 @@ def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineM
         tuple(bins for _, some in moved for bins in some),
     )
     model.candidates = (Candidate(learner, learned),)
+    for one in models:
+        for name, count in zip(one.schema.classes, one.class_counts.tolist(), strict=False):
+            at = schema.classes.index(name)
+            model.class_counts = np.pad(
+                model.class_counts, (0, max(0, at + 1 - len(model.class_counts)))
+            )
+            model.class_counts[at] += count
     model.skipped = sum(one.skipped for one in models)
     model.rows_seen = model.rows + model.rejected_rows + model.skipped
     return model

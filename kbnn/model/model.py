@@ -11,6 +11,7 @@ learned are completed by running the same calls again: logged calls return their
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
@@ -60,6 +61,7 @@ from kbnn.model.replay import MAX_HELD_ROWS, ReplayBuffer
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import find_prediction_state, finish_warmup, hold_rows
 from kbnn.targets.base import ColdStart, TargetType, make_empty_forecast
+from kbnn.targets.classification import balance_classes
 from kbnn.targets.prediction import IN_WARMUP, Forecast, join_forecasts, shift_forecast
 
 __all__ = ["IN_WARMUP", "Forecast", "OnlineModel", "Rows"]
@@ -99,6 +101,12 @@ class OnlineModel:
         )
         self.candidates: tuple[Candidate, ...] = (Candidate(learner, nothing),)
         self.eliminated: tuple[EliminatedCandidate, ...] = ()
+        if settings.class_weight != "none" and not learner.task.labels:
+            raise UsageError(
+                f"--class-weight needs classes, but '{schema.targets[0]}' holds numbers. "
+                "Leave it out, or read the target as classes with --task classification."
+            )
+        self.class_counts = np.zeros(0)  # labelled rows of each class, for --class-weight balanced
         self.skipped = 0  # rows without a target
         self.dropped_rows = 0  # rows dropped in the warm-up before any target had varied
         self.rows_seen = 0  # rows of the stream, in all passes
@@ -307,7 +315,7 @@ class OnlineModel:
         parts: list[Forecast] = []
         type_changes: tuple[TargetTypeChange, ...] = ()
         at = 0
-        rows = placed.training_rows
+        rows = _weigh_classes(self, placed.training_rows, again)
         while at < len(rows.y):
             rest = rows if at == 0 else slice_rows(rows, at, len(rows.y))
             if not self.candidates[0].learned.members:
@@ -387,6 +395,22 @@ class OnlineModel:
             )
 
 
+def _weigh_classes(model: OnlineModel, rows: Rows, again: bool) -> Rows:
+    """Multiply the weights of rows by those of their classes; scores do not change."""
+    wanted = model.settings.class_weight
+    if wanted == "none":
+        return rows
+    labels = rows.y[:, 0]
+    if wanted == "balanced":
+        weight, counts = balance_classes(model.class_counts, labels)
+        model.class_counts = model.class_counts if again else counts
+    else:
+        weights = json.loads(wanted)
+        known = np.array([weights.get(name, 1.0) for name in model.schema.classes])
+        weight = np.array([known[int(label)] if label == label else 1.0 for label in labels])
+    return rows._replace(weight=weight if rows.weight is None else weight * rows.weight)
+
+
 def _learn_between_origins(model: OnlineModel, rows: Rows) -> LearnResult:
     """Learn rows, and record a forecast of the next steps at each origin among them."""
     parts: list[LearnResult] = []
@@ -446,6 +470,7 @@ _REPLACED: Final = (
     "rows_seen",
     "monitor",
     "step_errors",
+    "class_counts",
 )
 """Attributes of a model that learning replaces."""
 

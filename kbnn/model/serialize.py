@@ -94,6 +94,7 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
             {"settings": lost.to_json(), "nats": nats, "row": row, "leader": leader.to_json()}
             for lost, nats, row, leader in model.eliminated
         ],
+        **({"class_counts": model.class_counts.tolist()} if len(model.class_counts) else {}),
         "skipped": model.skipped,
         "let_go": model.dropped_rows,
         "position": model.position,
@@ -193,6 +194,9 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
         )
         for one in _check_objects(header["lost"], "candidates")
     )
+    counts = read_value(list[float], header.get("class_counts", []), "class_counts")
+    _require(len(counts) <= len(model.schema.classes) and min(counts, default=0.0) >= 0.0, "counts")
+    model.class_counts = np.array(counts, np.float64)
     model.skipped = check_stored_count(header["skipped"])
     model.dropped_rows = check_stored_count(header.get("let_go", 0))
     full = initialized == {True} or model.held_rows == MAX_HELD_ROWS

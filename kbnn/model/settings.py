@@ -9,6 +9,7 @@ make predictions overflow.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -165,6 +166,7 @@ class Settings:
     intervals         "tracked" (calibrated online) or "stated" (of the predictive distribution)
     kind              target type of numbers; "auto" compares the types that fit the first rows
     encoding          whether numeric inputs are encoded by bins (kbnn.model.encoding)
+    class_weight      "none", "balanced", or the weight of each class as JSON
     preset            the bundle that the defaults come from
     keep, sample      capacity of the buffer of the last rows and of the even sample of all rows
     """
@@ -190,6 +192,7 @@ class Settings:
     intervals: Literal["tracked", "stated"] = "tracked"
     kind: str = "auto"
     encoding: Literal["auto", "none", "piecewise"] = "auto"
+    class_weight: str = "none"
     keep: int = MAX_BUFFER_ROWS
     sample: int = MAX_SAMPLED_ROWS
 
@@ -315,12 +318,31 @@ class Settings:
             raise ModelError(f"the model's settings are damaged ({error})") from error
 
 
+MAX_CLASS_WEIGHT: Final = 1e6
+"""Largest weight of a class, and the inverse of the smallest."""
+
+
+def is_class_weight(value: object) -> bool:
+    """Whether a text is a valid value of `Settings.class_weight`."""
+    if value in ("none", "balanced"):
+        return True
+    try:
+        weights = json.loads(str(value))
+    except ValueError:
+        return False
+    return isinstance(weights, dict) and all(
+        isinstance(weight, float) and 1.0 / MAX_CLASS_WEIGHT <= weight <= MAX_CLASS_WEIGHT
+        for weight in weights.values()
+    )
+
+
 _RULES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "kind": (lambda value: value in ("auto", *NUMERIC_TYPES), "auto or a numeric target type"),
     "noise": (is_noise, f"auto, constant or a number between 0 and {MAX_NOISE_SD:g}"),
     "hidden_noise": (is_variance, "a variance"),
     "prior_variance": (is_prior_variance, "a rule or a variance above 0"),
     "rehearse": (is_replay_ratio, f"auto or between 0 and {MAX_REPLAY_RATIO}"),
+    "class_weight": (is_class_weight, "none, balanced or a JSON object of weights above 0"),
     "keep": (lambda value: 1 <= value <= MAX_BUFFER_ROWS, f"between 1 and {MAX_BUFFER_ROWS}"),
     "sample": (lambda value: 0 <= value <= MAX_SAMPLED_ROWS, f"between 0 and {MAX_SAMPLED_ROWS}"),
     "encoding": (lambda value: value in ENCODINGS, "auto, none or piecewise"),

@@ -24,6 +24,35 @@ from kbnn.targets.base import (
 from kbnn.targets.prediction import Forecast
 
 
+def balance_classes(counts: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weigh rows so that every class counts the same: n / (K n_c), of the rows up to each row.
+
+    Parameters
+    ----------
+    counts
+        Rows of each class before (K,).
+    labels
+        Indices of the classes (n,); NaN where there is none.
+
+    Returns
+    -------
+    weights
+        The weight of each row (n,); 1 without a label.
+    counts
+        Rows of each class after.
+    """
+    known = np.flatnonzero(np.isfinite(labels))
+    weights = np.ones(len(labels))
+    if not len(known):
+        return weights, counts
+    index = labels[known].astype(np.int64)
+    counts = np.pad(counts, (0, max(0, int(index.max()) + 1 - len(counts))))
+    so_far = counts + np.cumsum(np.eye(len(counts))[index], axis=0)
+    own = so_far[np.arange(len(index)), index]
+    weights[known] = so_far.sum(axis=1) / (np.count_nonzero(so_far, axis=1) * own)
+    return weights, so_far[-1]
+
+
 class Classes(TargetType):
     """One of several labels; the target is the index of the class."""
 
