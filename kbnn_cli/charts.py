@@ -387,9 +387,16 @@ def pit_chart(bars: Array) -> DrawFunction:
 
 
 def learning_curve_chart(
-    points: Sequence[CurvePoint], field: str, name: str, baseline: float | None
+    points: Sequence[CurvePoint],
+    field: str,
+    name: str,
+    baseline: float | None,
+    alarms: Sequence[int] = (),
 ) -> DrawFunction:
-    """Plot a metric against rows, since the point before (line) and overall (dotted)."""
+    """Plot a metric against rows, since the point before (line) and overall (dotted).
+
+    Drift alarms are dotted vertical lines.
+    """
 
     def curve_points(line: str) -> list[Point]:
         pairs = [(float(p.rows), getattr(p, line)) for p in points]
@@ -405,6 +412,10 @@ def learning_curve_chart(
             canvas.draw_line(
                 [(x.low, baseline), (x.high, baseline)], REFERENCE_STYLE, "-", dotted=True
             )
+        for row in alarms:
+            if x.low <= row <= x.high:
+                ends = [(float(row), y.low), (float(row), y.high)]
+                canvas.draw_line(ends, REFERENCE_STYLE, "|", dotted=True)
         canvas.draw_line(overall, SECOND_STYLE, ".", dotted=True)
         canvas.draw_line(since, DATA_STYLE)
         return canvas.render_lines()

@@ -405,6 +405,22 @@ def build_target_section(
     )
 
 
+def mark_alarms(section: TargetSection, rows: Sequence[int]) -> TargetSection:
+    """Mark the rows of drift alarms on the learning curves of a section."""
+    groups = [
+        group._replace(
+            charts=[
+                chart._replace(data={**chart.data, "alarms": list(rows)})
+                if chart.kind == "learning" and rows
+                else chart
+                for chart in group.charts
+            ]
+        )
+        for group in section.groups
+    ]
+    return section._replace(groups=groups)
+
+
 def _build_tiles(
     table: MetricTable, values: MetricValues, unreadable: int, baseline_phrase: str
 ) -> list[MetricTile]:

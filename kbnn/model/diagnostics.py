@@ -22,6 +22,7 @@ from kbnn.core.jacobian import Sensitivity, compute_sensitivity
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.data.batch import GAP_ROWS, longest_usual_gap, pad_columns
+from kbnn.data.clock import format_times
 from kbnn.data.schema import Place
 from kbnn.distributions.categorical import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
@@ -31,6 +32,7 @@ from kbnn.model.ensemble import Member
 from kbnn.model.learner import LearnerState
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import can_combine
+from kbnn.model.warmup import WARM_UP_ROWS
 from kbnn.targets.base import TargetScale, displayed_scale, list_noise_sds, max_outputs
 
 SAMPLE_ROWS = 128
@@ -253,6 +255,7 @@ def collect_health(model: OnlineModel) -> dict[str, Any]:
         "raised": model.learner_state.get_count("raised"),
         "alarms": model.learner_state.get_count("alarms"),
         "alarm_rows": model.alarms,
+        "alarm_details": [alarm._asdict() for alarm in describe_alarms(model)],
         "warming_up": model.is_warming_up,
         "held_rows": model.held_rows,
         "scale_changes": model.learner_state.changes,
@@ -263,6 +266,62 @@ def collect_health(model: OnlineModel) -> dict[str, Any]:
         "missing_lately": missing_lately(model),
         "waiting": {"rows": len(model.pending_rows.rows), **model.pending_rows.counts},
     }
+
+
+class AlarmRecord(NamedTuple):
+    """A drift alarm: its row, its time if there is a clock, and the columns that moved."""
+
+    row: int
+    time: str | None
+    moved: list[str]
+
+
+MIN_ALARM_SAMPLE_ROWS = 8
+MIN_SHIFT_SD = 0.5
+MIN_SHIFT_ERRORS = 4.0
+"""A column has moved at an alarm if its mean changed by at least this many of its standard
+deviations and of its standard errors, between at least so many sampled rows before and after."""
+
+
+def describe_alarms(model: OnlineModel) -> list[AlarmRecord]:
+    """Describe the last drift alarms: when they were raised, and which columns moved there.
+
+    The rows sampled in the record between an alarm and the next are compared with those between the
+    alarm before and this one. Columns of inputs and targets are listed by the size of their shift.
+    """
+    sample, alarms = model.card.summaries.sample, model.alarms
+    row = sample.order + 1 + WARM_UP_ROWS  # rows of the warm-up are not in the record
+    values = np.hstack((sample.y, sample.x)) if len(sample) else np.zeros((0, 0))
+    names = [*model.schema.targets, *(place.column for place in model.schema.layout)]
+    found = []
+    for at, alarm in enumerate(alarms):
+        start = alarms[at - 1] if at else 0
+        end = alarms[at + 1] if at + 1 < len(alarms) else np.inf
+        before, after = (row >= start) & (row < alarm), (row >= alarm) & (row < end)
+        shifts: dict[str, float] = {}
+        for name, column in zip(names, values.T, strict=False):
+            size = _measure_shift(column[before], column[after])
+            shifts[name] = max(size, shifts.get(name, 0.0))
+        time = None
+        if model.schema.clock is not None and alarm in model.alarm_times:
+            time = format_times(model.schema.clock, np.array([model.alarm_times[alarm]]))[0]
+        moved = [
+            name for name in sorted(shifts, key=lambda key: -shifts[key]) if shifts[name] > 0.0
+        ]
+        found.append(AlarmRecord(alarm, time, moved))
+    return found
+
+
+def _measure_shift(before: FloatArray, after: FloatArray) -> float:
+    """Return the change of the mean in standard deviations; 0 if it is small or uncertain."""
+    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    if min(len(before), len(after)) < MIN_ALARM_SAMPLE_ROWS:
+        return 0.0
+    shift = abs(float(np.mean(after) - np.mean(before)))
+    var = float(np.var(before)), float(np.var(after))
+    error = math.sqrt(var[0] / len(before) + var[1] / len(after))
+    size = shift / max(math.sqrt(max(var)), np.finfo(np.float64).tiny)
+    return size if size >= MIN_SHIFT_SD and shift >= MIN_SHIFT_ERRORS * error else 0.0
 
 
 def missing_lately(model: OnlineModel) -> dict[str, int]:

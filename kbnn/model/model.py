@@ -22,7 +22,7 @@ import numpy as np
 
 from kbnn.array_types import FloatArray
 from kbnn.core.kernel import Session
-from kbnn.core.reference import UNLABELLED
+from kbnn.core.reference import ALARM, UNLABELLED
 from kbnn.data.batch import (
     LearnResult,
     Rows,
@@ -106,6 +106,7 @@ class OnlineModel:
                 f"--class-weight needs classes, but '{schema.targets[0]}' holds numbers. "
                 "Leave it out, or read the target as classes with --task classification."
             )
+        self.alarm_times: dict[int, list[float]] = {}  # instant and local time of alarms, by row
         self.class_counts = np.zeros(0)  # labelled rows of each class, for --class-weight balanced
         self.skipped = 0  # rows without a target
         self.dropped_rows = 0  # rows dropped in the warm-up before any target had varied
@@ -329,6 +330,7 @@ class OnlineModel:
                 self.candidates, part, skipped, eliminated = candidates.learn_candidates(
                     self.candidates, rest, self.rows_seen + 1, again
                 )
+                self._record_alarm_times(rest, part)
                 self.rows_seen += len(part.status)
                 self.skipped += skipped
                 self.eliminated += eliminated
@@ -348,6 +350,15 @@ class OnlineModel:
                 )
             self.record.add_rows(self.task, placed.rows, forecast, held)
         return LearnResult(forecast, type_changes, anomalies)
+
+    def _record_alarm_times(self, rows: Rows, forecast: Forecast) -> None:
+        """Record when the rows that raised a drift alarm were measured, if there is a clock."""
+        raised = np.flatnonzero(forecast.status & ALARM)
+        if rows.time is None or not len(raised):
+            return
+        times = {self.rows_seen + 1 + int(at): rows.time[at].tolist() for at in raised}
+        known = {**self.alarm_times, **times}
+        self.alarm_times = {row: time for row, time in known.items() if row in self.alarms}
 
     def start_pass(self) -> None:
         """Start a further pass with an empty history."""
@@ -471,6 +482,7 @@ _REPLACED: Final = (
     "monitor",
     "step_errors",
     "class_counts",
+    "alarm_times",
 )
 """Attributes of a model that learning replaces."""
 

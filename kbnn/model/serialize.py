@@ -95,6 +95,11 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
             for lost, nats, row, leader in model.eliminated
         ],
         **({"class_counts": model.class_counts.tolist()} if len(model.class_counts) else {}),
+        **(
+            {"alarm_times": [[row, *time] for row, time in model.alarm_times.items()]}
+            if model.alarm_times
+            else {}
+        ),
         "skipped": model.skipped,
         "let_go": model.dropped_rows,
         "position": model.position,
@@ -197,6 +202,12 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
     counts = read_value(list[float], header.get("class_counts", []), "class_counts")
     _require(len(counts) <= len(model.schema.classes) and min(counts, default=0.0) >= 0.0, "counts")
     model.class_counts = np.array(counts, np.float64)
+    times = header.get("alarm_times", [])
+    _require(isinstance(times, list) and len(times) <= MAX_ALARM_ROWS, "times of alarms")
+    model.alarm_times = {
+        check_stored_count(row): [_read_float(instant), _read_float(local)]
+        for row, instant, local in times
+    }
     model.skipped = check_stored_count(header["skipped"])
     model.dropped_rows = check_stored_count(header.get("let_go", 0))
     full = initialized == {True} or model.held_rows == MAX_HELD_ROWS

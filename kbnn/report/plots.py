@@ -329,8 +329,14 @@ def draw_learning_curve(
     name: str,
     baseline: float | None,
     baseline_name: str = "best constant",
+    alarms: Sequence[int] = (),
 ) -> None:
-    """A figure against rows seen: since the point before, overall, and the best constant."""
+    """A figure against rows seen: since the point before, overall, and the best constant.
+
+    Drift alarms are vertical lines.
+    """
+    for row in alarms:
+        ax.axvline(row, color=ORANGE, lw=0.9, ls=(0, (1, 1.5)))
     for attribute, colour, text in (
         (f"since_{field}", BLUE, "latest rows"),
         (field, GREEN, "all rows so far"),
@@ -408,7 +414,7 @@ def draw_interaction(ax: Any, data: Interaction, target: str) -> None:
         ax.plot(place, data.mean[:, k], "-" if names is None else "o", color=colour, label=label)
     if names is not None:
         ax.set_xticks(place, [shorten_label(name, 10) for name in names])
-    ax.legend()
+    ax.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=3, columnspacing=1.2)
     ax.set(xlabel=shorten_label(data.columns[0]), ylabel=shorten_label(target))
 
 

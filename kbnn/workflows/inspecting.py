@@ -21,6 +21,7 @@ from kbnn.metrics.sections import (
     describe_dependence,
     describe_noise,
     describe_target,
+    mark_alarms,
 )
 from kbnn.model import candidates as candidates_module
 from kbnn.model import diagnostics
@@ -209,6 +210,11 @@ class Inspection:
         found += [("pending labels", self.pending_labels)] if self.pending_labels else []
         found += self._selection_lines()
         found.append(("drift alarms", self._format_alarms()))
+        found += [
+            ("drift alarm", _format_alarm(alarm))
+            for alarm in health["alarm_details"][-MAX_LISTED_ALARMS:]
+            if alarm["time"] or alarm["moved"]
+        ]
         found.append(("scale changes", format_count(health["scale_changes"])))
         found += [
             ("missing lately", f"{clean_text(name)}: no value in the last {format_rows(rows)}")
@@ -322,6 +328,19 @@ def format_bytes(size: int) -> str:
     return f"{size} bytes"
 
 
+MAX_MOVED_COLUMNS = 3
+
+
+def _format_alarm(alarm: dict[str, Any]) -> str:
+    """Format when a drift alarm was raised, and which columns moved."""
+    parts = [f"row {format_count(alarm['row'])}"]
+    parts += [alarm["time"]] if alarm["time"] else []
+    moved = [clean_text(name) for name in alarm["moved"][:MAX_MOVED_COLUMNS]]
+    more = len(alarm["moved"]) - len(moved)
+    names = ", ".join(moved) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(parts) + (f": {names} moved" if moved else "")
+
+
 def _select_importance(importance: dict[str, list[Importance]], target: str) -> list[Importance]:
     """Return the importance of the columns for the label, or for the mean of a target."""
     names = ("log_odds", "mean", f"mean_{target}")
@@ -419,7 +438,11 @@ def inspect_model(
         },
         sections=[
             add_forecast_chart(
-                model, build_target_section(model.task, score, card.summaries, at, points)
+                model,
+                mark_alarms(
+                    build_target_section(model.task, score, card.summaries, at, points),
+                    model.alarms,
+                ),
             )
             for at, (score, points) in enumerate(zip(card.scores, card.curve_points(), strict=True))
         ],

@@ -14,6 +14,7 @@ from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import (
     build_target_section,
     describe_dependence,
+    mark_alarms,
 )
 from kbnn.model.dependence import predict_curve
 from kbnn.model.model import OnlineModel
@@ -82,7 +83,9 @@ def build_page_data(
         section = build_target_section(
             model.task, score, card.summaries, at, points[at], shown.unreadable
         )
-        if not shown.learning:
+        if shown.learning:
+            section = mark_alarms(section, model.alarms)
+        else:
             section = section._replace(verdict=advise_frozen(section.verdict))
         effects = next((t.effects for t in inspection.effects if t.title == drawn.effect), [])
         targets.append(

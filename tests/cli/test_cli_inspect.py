@@ -181,7 +181,7 @@ def test_report_holds_the_learning_curve(plant: str, tmp_path: Path) -> None:
     page, picture = tmp_path / "r.html", tmp_path / "p.png"
     assert kbnn("inspect", plant, "--report", page, "--plot", picture).code == 0
     text = page.read_text(encoding="utf-8")
-    for title in ("RMSE by rows seen", "Sensitivity", "Along valve", "Model card"):
+    for title in ("RMSE by rows seen", "Sensitivity", "Importance", "Along load_pct", "Model card"):
         assert title in text
     assert picture.read_bytes().startswith(b"\x89PNG")
 
