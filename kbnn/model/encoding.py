@@ -34,16 +34,23 @@ MAX_BINS: Final = 8
 """Bins of one column; sixteen were no better."""
 MAX_COMPONENTS: Final = 512
 """Components of all columns; many columns have fewer bins each."""
+FEW_OUTPUTS: Final = 3
+MANY_CLASS_BINS: Final = 3
+MANY_CLASS_COMPONENTS: Final = 96
+"""Limits for more outputs than FEW_OUTPUTS, whose networks have a covariance per neuron: their cost
+grows with the square of the inputs."""
 MIN_BIN_WIDTH: Final = 1e-3
 """Smallest width of a bin, in standard deviations: a smaller distance is rounding."""
 
 
-def count_bins(columns: int) -> int:
+def count_bins(columns: int, outputs: int = 1) -> int:
     """Return how many bins each of the encoded columns has; below 2 there are none."""
+    if outputs > FEW_OUTPUTS:
+        return min(MANY_CLASS_BINS, MANY_CLASS_COMPONENTS // max(columns, 1))
     return min(MAX_BINS, MAX_COMPONENTS // max(columns, 1))
 
 
-def fit_bins(z: FloatArray, encodable: FloatArray) -> FloatArray:
+def fit_bins(z: FloatArray, encodable: FloatArray, outputs: int = 1) -> FloatArray:
     """Fit bins (B, BIN_FIELDS) to standardised rows.
 
     Parameters
@@ -52,9 +59,11 @@ def fit_bins(z: FloatArray, encodable: FloatArray) -> FloatArray:
         Standardised inputs; NaN where missing.
     encodable : (D,)
         1 for the columns that may be encoded, else 0.
+    outputs
+        Number of the network's outputs.
     """
     columns = np.flatnonzero(encodable)
-    count = count_bins(len(columns))
+    count = count_bins(len(columns), outputs)
     if count < 2:
         return NO_BINS
     return np.vstack([NO_BINS, *(_fit_column(z[:, j], int(j), count) for j in columns)])

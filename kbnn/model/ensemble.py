@@ -25,7 +25,8 @@ rows, although the average is better.
 A network is dropped when it no longer pays. Its benefit is the mean difference of the log densities
 with and without it, in nats per row; a network that doubles the cost of a row must earn the margin
 of `compute_margin`. The margin rises with the stream, so that a long stream tends to the cost of
-few networks.
+few networks. The portfolio of `--preset best` has no price: a network is dropped only when the pool
+is better without it, and none with many classes.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from kbnn.core import kernel
 from kbnn.core.config import Config
 from kbnn.core.kernel import Prediction
 from kbnn.core.layout import layout_of
+from kbnn.model.encoding import FEW_OUTPUTS
 
 WEIGHT_WINDOW_ROWS: Final = 64.0
 SCALE_WINDOW_ROWS: Final = 256.0
@@ -245,9 +247,12 @@ def pool_predictions(members: list[Prediction], used: FloatArray) -> Prediction:
     )
 
 
-def compute_margin(rows: int) -> float:
-    """Return the nats per row that doubling the cost of a row must earn after `rows` rows."""
-    return MARGIN_NATS * max(1.0, rows / MARGIN_ROWS)
+def compute_margin(rows: int, outputs: int) -> float:
+    """Return the nats per row that doubling the cost of a row must earn after `rows` rows.
+
+    It does not rise with many classes: they learn for tens of thousands of rows.
+    """
+    return MARGIN_NATS * (max(1.0, rows / MARGIN_ROWS) if outputs <= FEW_OUTPUTS else 1.0)
 
 
 def estimate_row_cost(config: Config) -> float:
@@ -257,14 +262,14 @@ def estimate_row_cost(config: Config) -> float:
     return (joint + 8.0 * config.weights) * max(1, config.outputs)
 
 
-def compute_prices(costs: FloatArray, rows: int) -> FloatArray:
-    """Return what each network must earn in nats per row after `rows` rows: (K,).
+def compute_prices(costs: FloatArray, margin: float) -> FloatArray:
+    """Return what each network must earn in nats per row: (K,).
 
     The price of network k is margin log2(C/(C - c_k)), with costs c of the networks and C their
     sum: a network that doubles the cost must earn the margin.
     """
     total = np.sum(costs)
-    return np.asarray(compute_margin(rows) * np.log2(total / (total - costs)))
+    return np.asarray(margin * np.log2(total / (total - costs)))
 
 
 def find_costly_member(pool: PoolWeights, prices: FloatArray) -> int | None:
@@ -279,7 +284,7 @@ def restart_benefits(pool: PoolWeights) -> PoolWeights:
     return pool._replace(benefit=np.zeros_like(pool.benefit), benefit_rows=0)
 
 
-def drop_member(pool: PoolWeights, index: int) -> PoolWeights:
-    """Return the weights without one network, rescaled; benefits restart."""
-    weight = np.delete(pool.weight, index)
+def select_members(pool: PoolWeights, keep: Sequence[int]) -> PoolWeights:
+    """Return the weights of these networks, rescaled; benefits restart."""
+    weight = pool.weight[list(keep)]
     return PoolWeights(weight / np.sum(weight), pool.rows, pool.scale, np.zeros(len(weight)), 0)
