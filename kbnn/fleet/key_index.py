@@ -22,7 +22,7 @@ from kbnn.data.chunk import shorten
 from kbnn.data.values import number_to_text, python_values
 from kbnn.errors import DataError
 from kbnn.metrics.figures import Score
-from kbnn.metrics.target_metrics import find_metrics
+from kbnn.metrics.verdicts import find_metrics
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast, select_rows
 

@@ -37,15 +37,16 @@ from kbnn.distributions.calibration import (
 )
 from kbnn.distributions.categorical import NO_TEMPERATURE, extend_classes
 from kbnn.model import ensemble, replay, scaler
-from kbnn.model.encoding import (
+from kbnn.model.ensemble import (
     FEW_OUTPUTS,
     NO_BINS,
+    Member,
+    PoolWeights,
     encode_inputs,
     fit_bins,
     prepend_bins,
     rescale_bins,
 )
-from kbnn.model.ensemble import Member, PoolWeights
 from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
@@ -85,7 +86,7 @@ class LearnerState(NamedTuple):
         NO_TEMPERATURE  # of class probabilities, see distributions.categorical
     )
     specs: tuple[Member, ...] = ()  # what distinguishes each member
-    bins: tuple[FloatArray, ...] = ()  # bins of each member's inputs, see kbnn.model.encoding
+    bins: tuple[FloatArray, ...] = ()  # bins of each member's inputs, see kbnn.model.ensemble
     dropped: tuple[DroppedMember, ...] = ()
 
     def get_count(self, which: str) -> int:

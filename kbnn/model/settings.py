@@ -24,8 +24,7 @@ from kbnn.core.state import ARRAYS, PRIORS, State
 from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.errors import ModelError
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS
-from kbnn.model.encoding import FEW_OUTPUTS, count_bins
-from kbnn.model.ensemble import Member
+from kbnn.model.ensemble import FEW_OUTPUTS, Member, count_bins
 from kbnn.model.replay import DEFAULT_REPLAY_RATIO, REPLAY_ROWS
 from kbnn.plain_values import read_dataclass
 from kbnn.targets.base import TargetType, choose_covariance, given_noise_var
@@ -165,7 +164,7 @@ class Settings:
     clip, widen       see kbnn.core.config.Config: input_limit, repeats
     intervals         "tracked" (calibrated online) or "stated" (of the predictive distribution)
     kind              target type of numbers; "auto" compares the types that fit the first rows
-    encoding          whether numeric inputs are encoded by bins (kbnn.model.encoding)
+    encoding          whether numeric inputs are encoded by bins (kbnn.model.ensemble)
     class_weight      "none", "balanced", or the weight of each class as JSON
     preset            the bundle that the defaults come from
     keep, sample      capacity of the buffer of the last rows and of the even sample of all rows

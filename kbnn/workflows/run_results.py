@@ -25,10 +25,9 @@ from kbnn.core.state import init
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.metrics.scorecard import Scorecard
-from kbnn.metrics.target_metrics import find_metrics
-from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, NAIVE_WORDS, Verdict
+from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, NAIVE_WORDS, Verdict, find_metrics
 from kbnn.model.diagnostics import list_model_noise
-from kbnn.model.encoding import count_bins
+from kbnn.model.ensemble import count_bins
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import WIDE_COVARIANCE_INPUTS
