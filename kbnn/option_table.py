@@ -568,7 +568,7 @@ OPTIONS: Final = (
         Option("intervals", "|".join(INTERVAL_MODES),
             "Calibrate intervals online, or leave them to the model.", parse_interval_mode,
             words=tuple(INTERVAL_MODES)),
-        Option("class_weight", "balanced|FILE",
+        Option("class_weight", "none|balanced|FILE",
             "Weigh rows by class: all classes equally, or as in a CSV file of class,weight.",
             parse_class_weight, words=("none", "balanced")),
         _guard("robust", "Reduce the weight of outliers, and learn the temperature of classes.",

@@ -22,7 +22,7 @@ from rich.text import Text
 from kbnn.errors import DataError, ReaderLeft
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.sections import describe_target
-from kbnn.metrics.target_metrics import build_metric_table, find_metrics
+from kbnn.metrics.verdicts import build_metric_table, find_metrics
 from kbnn.model.candidates import TARGET_TYPE_SELECTION_ROWS, compare_target_types, format_evidence
 from kbnn.model.diagnostics import list_displayed_noise, list_model_noise, list_networks
 from kbnn.model.ensemble import describe_member
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from kbnn.data.reading import BadRowWriter
     from kbnn.metrics.figures import MetricTable as Figures
     from kbnn.metrics.scorecard import CurvePoint
-    from kbnn.metrics.target_metrics import ProgressColumn
-    from kbnn.metrics.verdicts import Verdict
+    from kbnn.metrics.verdicts import ProgressColumn, Verdict
     from kbnn.model.interface import StreamModel
     from kbnn.model.model import OnlineModel
     from kbnn.workflows.training import Training

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbnn.metrics.sections import describe_target
-from kbnn.metrics.target_metrics import build_metric_table
+from kbnn.metrics.verdicts import build_metric_table
 from kbnn.model.dependence import describe_interaction
 from kbnn.wording import format_count, format_number, format_percent
 from kbnn_cli import display
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.model.model import OnlineModel
-    from kbnn.workflows.backtest import BacktestResult
-    from kbnn.workflows.forecast import HorizonForecast
+    from kbnn.workflows.forecast import BacktestResult, HorizonForecast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 

@@ -21,7 +21,7 @@ from kbnn.data.row_encoder import RowEncoder, check_row, infer_row_schema, split
 from kbnn.errors import ArgumentError, UsageError
 from kbnn.metrics.decision_figures import DecisionOptions
 from kbnn.metrics.sections import describe_target
-from kbnn.metrics.target_metrics import build_metric_table, find_metrics
+from kbnn.metrics.verdicts import build_metric_table, find_metrics
 from kbnn.model import file as modelfile
 from kbnn.model.candidates import rank_candidates
 from kbnn.model.explain import Explanation, Importance, RowExplanation, compute_importance

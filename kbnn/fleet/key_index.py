@@ -24,7 +24,7 @@ from kbnn.data.values import number_to_text, python_values
 from kbnn.errors import DataError, ModelError
 from kbnn.fleet.store import FleetStore
 from kbnn.metrics.figures import Score
-from kbnn.metrics.target_metrics import find_metrics
+from kbnn.metrics.verdicts import find_metrics
 from kbnn.model.anomaly import (
     FLEET_HISTORY_ROWS,
     Monitor,

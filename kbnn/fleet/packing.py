@@ -43,8 +43,7 @@ from kbnn.metrics.samples import PIT_BINS
 from kbnn.metrics.scorecard import CurvePoint, LearningCurve, Scorecard
 from kbnn.model import scaler
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate
-from kbnn.model.encoding import NO_BINS
-from kbnn.model.ensemble import make_equal_weights
+from kbnn.model.ensemble import NO_BINS, make_equal_weights
 from kbnn.model.learner import LearnerState, make_learner
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows

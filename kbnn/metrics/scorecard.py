@@ -26,7 +26,7 @@ from kbnn.metrics.figures import (
     restore_floats,
 )
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS, StreamSummaries
-from kbnn.metrics.target_metrics import find_metrics
+from kbnn.metrics.verdicts import find_metrics
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast, select_rows
 

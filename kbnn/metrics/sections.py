@@ -20,8 +20,7 @@ from kbnn.metrics.figures import MetricTable, MetricValues, Score
 from kbnn.metrics.numeric_metrics import NumericScore
 from kbnn.metrics.samples import StreamSummaries
 from kbnn.metrics.scorecard import CurvePoint
-from kbnn.metrics.target_metrics import build_metric_table, find_metrics
-from kbnn.metrics.verdicts import Verdict
+from kbnn.metrics.verdicts import Verdict, build_metric_table, find_metrics
 from kbnn.targets.base import TargetType
 from kbnn.targets.classification import class_name
 from kbnn.targets.prediction import Forecast

@@ -27,8 +27,7 @@ from kbnn.data.schema import Place
 from kbnn.distributions.categorical import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
-from kbnn.model.encoding import encode_inputs, find_active_slopes
-from kbnn.model.ensemble import Member
+from kbnn.model.ensemble import Member, encode_inputs, find_active_slopes
 from kbnn.model.learner import LearnerState
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import can_combine
@@ -281,7 +280,7 @@ MIN_ALARM_SAMPLE_ROWS = 8
 MIN_SHIFT_SD = 0.5
 MIN_SHIFT_ERRORS = 4.0
 """A column has moved at an alarm if its mean changed by at least this many of its standard
-deviations and of its standard errors, between at least so many sampled rows before and after."""
+deviations and standard errors, with at least MIN_ALARM_SAMPLE_ROWS rows before and after."""
 
 
 def describe_alarms(model: OnlineModel) -> list[AlarmRecord]:

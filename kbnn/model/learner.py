@@ -12,6 +12,7 @@ prior. Later, networks are converted to the new scale (kbnn.model.rescale).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -36,8 +37,16 @@ from kbnn.distributions.calibration import (
 )
 from kbnn.distributions.categorical import NO_TEMPERATURE, extend_classes
 from kbnn.model import ensemble, replay, scaler
-from kbnn.model.encoding import NO_BINS, encode_inputs, fit_bins, prepend_bins, rescale_bins
-from kbnn.model.ensemble import Member, PoolWeights
+from kbnn.model.ensemble import (
+    FEW_OUTPUTS,
+    NO_BINS,
+    Member,
+    PoolWeights,
+    encode_inputs,
+    fit_bins,
+    prepend_bins,
+    rescale_bins,
+)
 from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
@@ -77,7 +86,7 @@ class LearnerState(NamedTuple):
         NO_TEMPERATURE  # of class probabilities, see distributions.categorical
     )
     specs: tuple[Member, ...] = ()  # what distinguishes each member
-    bins: tuple[FloatArray, ...] = ()  # bins of each member's inputs, see kbnn.model.encoding
+    bins: tuple[FloatArray, ...] = ()  # bins of each member's inputs, see kbnn.model.ensemble
     dropped: tuple[DroppedMember, ...] = ()
 
     def get_count(self, which: str) -> int:
@@ -299,7 +308,7 @@ class Learner:
         specs = learned.specs or self.settings.list_members(inputs, outputs, self.is_series)
         fitted = NO_BINS
         if any(spec.encoding == "piecewise" for spec in specs):
-            fitted = fit_bins(z, 1.0 - self.unscaled_inputs[:inputs])
+            fitted = fit_bins(z, 1.0 - self.unscaled_inputs[:inputs], outputs)
         bins = tuple(fitted if spec.encoding == "piecewise" else NO_BINS for spec in specs)
         output_mean = self.task.initial_output_mean(rows.y)
         pool = learned.pool if learned.members else ensemble.make_equal_weights(len(specs))
@@ -377,13 +386,20 @@ class Learner:
         return learned, rows if stop == len(rows.y) else slice_rows(rows, 0, stop), earlier_forecast
 
     def _grow_networks(self, learned: LearnerState, inputs: int, outputs: int) -> LearnerState:
-        """Add inputs and outputs to all networks."""
+        """Add inputs and outputs to all networks.
+
+        Encoded networks for few outputs are dropped when there are many: they would cost ten times
+        as much.
+        """
 
         def grow_network(member: Session, spec: Member, bins: FloatArray) -> Session:
             width = inputs + len(bins)
             config = self._split_groups(member.config, spec, width, outputs)
             return open_session(grow_state(member.state(), width, outputs, config))
 
+        if learned.members[0].config.outputs <= FEW_OUTPUTS < outputs:
+            raw = [k for k, spec in enumerate(learned.specs) if spec.encoding == "none"]
+            learned = _keep_members(learned, raw or range(len(learned.specs)))
         members = tuple(map(grow_network, learned.members, learned.specs, learned.bins))
         return learned._replace(
             members=members, temperature=extend_classes(learned.temperature, outputs)
@@ -571,18 +587,19 @@ class Learner:
 
     def _drop_costly_member(self, learned: LearnerState) -> LearnerState:
         """Drop the network that pays least for its cost, if its price exceeds its benefit."""
-        if len(learned.members) == 1:
+        outputs, is_priced = learned.members[0].config.outputs, self.settings.is_priced
+        if len(learned.members) == 1 or not (is_priced or outputs <= FEW_OUTPUTS):
             return learned
         n = learned.seen - learned.replay_state.since
-        share = self.replay_ratio * min(1.0, replay.REPLAY_ROWS / n) if n else 0.0
-        share = share if n <= replay.REPLAY_END_ROWS else 0.0
+        share = self.replay_ratio * replay.compute_replay_share(n, self.settings.replay_rows)
         costs = np.array(
             [
                 ensemble.estimate_row_cost(member.config) * (1.0 + share * spec.replays)
                 for member, spec in zip(learned.members, learned.specs, strict=True)
             ]
         )
-        prices = ensemble.compute_prices(costs, learned.seen)
+        margin = ensemble.compute_margin(learned.seen, outputs) if is_priced else 0.0
+        prices = ensemble.compute_prices(costs, margin)
         worst = ensemble.find_costly_member(learned.pool, prices)
         pool = learned.pool
         if worst is None:
@@ -590,16 +607,7 @@ class Learner:
         benefit = float(pool.benefit[worst] / pool.benefit_rows)
         dropped = DroppedMember(learned.specs[worst], learned.seen, benefit, float(prices[worst]))
         keep = [k for k in range(len(learned.members)) if k != worst]
-        members = [learned.members[k] for k in keep]
-        if worst == 0:  # the first network counts the alarms of the model
-            members[0] = _carry_alarm_count(learned.members[0], members[0])
-        return learned._replace(
-            members=tuple(members),
-            specs=tuple(learned.specs[k] for k in keep),
-            bins=tuple(learned.bins[k] for k in keep),
-            pool=ensemble.drop_member(pool, worst),
-            dropped=(*learned.dropped, dropped),
-        )
+        return _keep_members(learned, keep)._replace(dropped=(*learned.dropped, dropped))
 
     def _calibrate_relearned_rows(
         self, learned: LearnerState, labels: FloatArray, made: Prediction
@@ -710,7 +718,7 @@ class Learner:
         if not replay.is_replay_due(now, learned.seen):
             return learned
         if not now.alarm:
-            now = replay.add_to_backlog(now, learned.seen, ratio)
+            now = replay.add_to_backlog(now, learned.seen, ratio, self.settings.replay_rows)
             return learned._replace(replay_state=now)
         learned.buffer.drop_before(now.alarm)
         backlog = min(ratio, replay.ALARM_REPLAY_RATIO) * len(learned.buffer)
@@ -774,6 +782,21 @@ def _carry_alarm_count(old: Session, new: Session) -> Session:
     counts = state.counts.copy()
     counts[COUNT.alarms] = max(count, min(1, counts[COUNT.alarms]))
     return open_session(state._replace(counts=counts))
+
+
+def _keep_members(learned: LearnerState, keep: Sequence[int]) -> LearnerState:
+    """Return the state with only these networks; the first one counts the alarms of the model."""
+    if len(keep) == len(learned.members):
+        return learned
+    members = [learned.members[k] for k in keep]
+    if keep[0] != 0:
+        members[0] = _carry_alarm_count(learned.members[0], members[0])
+    return learned._replace(
+        members=tuple(members),
+        specs=tuple(learned.specs[k] for k in keep),
+        bins=tuple(learned.bins[k] for k in keep),
+        pool=ensemble.select_members(learned.pool, keep),
+    )
 
 
 def encode_for_members(

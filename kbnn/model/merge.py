@@ -32,8 +32,15 @@ from kbnn.distributions.calibration import LARGEST_VALUE, LINK_UNIT
 from kbnn.errors import ModelError
 from kbnn.model import scaler
 from kbnn.model.candidates import Candidate
-from kbnn.model.encoding import prepend_bins, reorder_bins, rescale_bins
-from kbnn.model.ensemble import MIN_WEIGHT, PRIOR_VARIANTS, PoolWeights, make_equal_weights
+from kbnn.model.ensemble import (
+    MIN_WEIGHT,
+    PRIOR_VARIANTS,
+    PoolWeights,
+    make_equal_weights,
+    prepend_bins,
+    reorder_bins,
+    rescale_bins,
+)
 from kbnn.model.learner import Learner, LearnerState, make_learner
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import BufferedRows, ReplayBuffer

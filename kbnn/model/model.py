@@ -337,7 +337,7 @@ class OnlineModel:
                 self.candidates, part, skipped, eliminated = candidates.learn_candidates(
                     self.candidates, rest, self.rows_seen + 1, again
                 )
-                self._record_alarm_times(rest, part)
+                _record_alarm_times(self, rest, part)
                 self.rows_seen += len(part.status)
                 self.skipped += skipped
                 self.eliminated += eliminated
@@ -359,15 +359,6 @@ class OnlineModel:
                 )
             self.record.add_rows(self.task, placed.rows, forecast, held)
         return LearnResult(forecast, type_changes, anomalies)
-
-    def _record_alarm_times(self, rows: Rows, forecast: Forecast) -> None:
-        """Record when the rows that raised a drift alarm were measured, if there is a clock."""
-        raised = np.flatnonzero(forecast.status & ALARM)
-        if rows.time is None or not len(raised):
-            return
-        times = {self.rows_seen + 1 + int(at): rows.time[at].tolist() for at in raised}
-        known = {**self.alarm_times, **times}
-        self.alarm_times = {row: time for row, time in known.items() if row in self.alarms}
 
     def start_pass(self) -> None:
         """Start a further pass with an empty history."""
@@ -413,6 +404,16 @@ class OnlineModel:
             return SequentialPredictor(
                 self.forecast_context, self.history, notices or SequenceNotices()
             )
+
+
+def _record_alarm_times(model: OnlineModel, rows: Rows, forecast: Forecast) -> None:
+    """Record when the rows that raised a drift alarm were measured, if there is a clock."""
+    raised = np.flatnonzero(forecast.status & ALARM)
+    if rows.time is None or not len(raised):
+        return
+    times = {model.rows_seen + 1 + int(at): rows.time[at].tolist() for at in raised}
+    known = {**model.alarm_times, **times}
+    model.alarm_times = {row: time for row, time in known.items() if row in model.alarms}
 
 
 def _weigh_classes(model: OnlineModel, rows: Rows, again: bool) -> Rows:

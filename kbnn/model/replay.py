@@ -12,9 +12,9 @@ The buffer is saved with the model, so that a run can be continued exactly.
 
 The schedule depends on row counts. In the first 1,024 rows each new row is followed by K rows drawn
 from the replay buffer, later by K 1024/n, and after 16,384 rows by none, so that the cost of a long
-stream tends to that of learning it once. Rows are replayed in bursts whose positions depend on row
-counts alone. A burst is limited, because a live stream must not wait; the remaining backlog is
-replayed after each of the next rows.
+stream tends to that of learning it once. The large ensemble of `--preset best` replays twice as
+long. Rows are replayed in bursts whose positions depend on row counts alone. A burst is limited,
+because a live stream must not wait; the remaining backlog is replayed after each of the next rows.
 
 Repeated rows are not new information. After 1,024 rows the surplus is removed, block by block, P^-1
 <- P0^-1 + (P^-1 - P0^-1)/phi with phi = rows learned/new rows. From then on replay updates means,
@@ -237,11 +237,21 @@ def is_replay_due(replay: ReplayState, seen: int) -> bool:
     return n % compute_replay_interval(n - 1) == 0
 
 
-def add_to_backlog(replay: ReplayState, seen: int, ratio: int) -> ReplayState:
+def compute_replay_share(n: int, full_rows: int = REPLAY_ROWS) -> float:
+    """Return the share of the replay ratio that applies n rows after the schedule started.
+
+    It is 1 up to `full_rows` rows, then full_rows/n, and 0 after 16 times as many.
+    """
+    return min(1.0, full_rows / max(n, 1)) if n <= 16 * full_rows else 0.0
+
+
+def add_to_backlog(
+    replay: ReplayState, seen: int, ratio: int, full_rows: int = REPLAY_ROWS
+) -> ReplayState:
     """Add the rows to replay for the interval that ends at `seen`."""
     n = seen - replay.since
     ratio = min(ratio, ALARM_REPLAY_RATIO) if replay.since else ratio
-    share = min(1.0, REPLAY_ROWS / n) if n <= REPLAY_END_ROWS else 0.0
+    share = compute_replay_share(n, full_rows)
     return replay._replace(backlog=replay.backlog + compute_replay_interval(n - 1) * ratio * share)
 
 

@@ -28,8 +28,7 @@ from kbnn.model import scaler
 from kbnn.model.anomaly import MAX_ALERT_RATE, Monitor, is_valid_detector, start_monitor
 from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
-from kbnn.model.encoding import NO_BINS, is_valid_bins
-from kbnn.model.ensemble import Member, PoolWeights
+from kbnn.model.ensemble import NO_BINS, Member, PoolWeights, is_valid_bins
 from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.learner import DroppedMember, LearnerState, make_learner
 from kbnn.model.model import OnlineModel

@@ -24,8 +24,7 @@ from kbnn.core.state import ARRAYS, PRIORS, State
 from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.errors import ModelError
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS
-from kbnn.model.encoding import count_bins
-from kbnn.model.ensemble import Member
+from kbnn.model.ensemble import FEW_OUTPUTS, Member, count_bins
 from kbnn.model.replay import DEFAULT_REPLAY_RATIO, REPLAY_ROWS
 from kbnn.plain_values import read_dataclass
 from kbnn.targets.base import TargetType, choose_covariance, given_noise_var
@@ -72,10 +71,6 @@ MAX_BUFFER_ROWS: Final = 2048
 WIDE_COVARIANCE_INPUTS: Final = 91
 """Number of inputs from which --covariance auto is wide: groups would hold a single unit."""
 
-MAX_ENSEMBLE_OUTPUTS: Final = 3
-"""Most outputs with which the default is an ensemble: with ten classes, networks on encoded inputs
-cost ten times as much, and the ensemble was worse than one network."""
-
 REPEATS_BY_COVARIANCE: Final = {
     "paper": 0.35,
     "neuron": 0.7,
@@ -90,7 +85,7 @@ DEFAULT_LAYERS: Final = (50,)
 """Hidden layers of a single network."""
 ENCODINGS: Final = ("auto", "none", "piecewise")
 
-PORTFOLIOS: Final = {
+_FEW_OUTPUT_PORTFOLIOS: Final = {
     "auto": (
         Member(DEFAULT_LAYERS),
         Member((25,), encoding="piecewise"),
@@ -105,9 +100,25 @@ PORTFOLIOS: Final = {
         Member(DEFAULT_LAYERS, replays=False),
     ),
 }
-"""Networks of an ensemble by the word for its layers. Encoded inputs help where a table is made of
-thresholds, depth on informative rows, variants on noisy rows; a network without replay helps where
-rows are few and noisy or the stream drifts."""
+_MANY_CLASS_PORTFOLIOS: Final = {
+    "auto": (
+        Member(DEFAULT_LAYERS),
+        Member((25,), covariance="neuron", encoding="piecewise"),
+        Member(DEFAULT_LAYERS, variant=1),
+        Member(DEFAULT_LAYERS, replays=False),
+    ),
+    "best": (
+        *(Member((100,), variant=k) for k in range(2)),
+        *(Member((50, 50), covariance="neuron", variant=k) for k in range(2)),
+        *(Member((50,), covariance="neuron", encoding="piecewise", variant=k) for k in range(2)),
+        Member(DEFAULT_LAYERS, replays=False),
+    ),
+}
+PORTFOLIOS: Final = (*_FEW_OUTPUT_PORTFOLIOS,)
+"""Words for the networks of an ensemble, instead of the sizes of layers. Encoded inputs help where
+a table is made of thresholds, depth on informative rows, variants on noisy rows; a network without
+replay helps where rows are few and noisy or the stream drifts. Many classes need wide networks, and
+a joint update of all their outputs would make encoded networks ten times as expensive."""
 
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
@@ -153,7 +164,7 @@ class Settings:
     clip, widen       see kbnn.core.config.Config: input_limit, repeats
     intervals         "tracked" (calibrated online) or "stated" (of the predictive distribution)
     kind              target type of numbers; "auto" compares the types that fit the first rows
-    encoding          whether numeric inputs are encoded by bins (kbnn.model.encoding)
+    encoding          whether numeric inputs are encoded by bins (kbnn.model.ensemble)
     class_weight      "none", "balanced", or the weight of each class as JSON
     preset            the bundle that the defaults come from
     keep, sample      capacity of the buffer of the last rows and of the even sample of all rows
@@ -233,6 +244,16 @@ class Settings:
         """Number of times each early row is replayed."""
         return DEFAULT_REPLAY_RATIO if isinstance(self.rehearse, str) else self.rehearse
 
+    @property
+    def replay_rows(self) -> int:
+        """Number of rows after which fewer rows are replayed per new row."""
+        return REPLAY_ROWS * (2 if self.hidden == "best" else 1)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether networks of the ensemble must pay for their cost."""
+        return self.hidden != "best"
+
     def list_candidates(self, kinds: Sequence[str] = (DEFAULT_TYPE,)) -> list[Settings]:
         """Return the settings of the candidates, one for each target type; the first leads first.
 
@@ -249,7 +270,7 @@ class Settings:
 
         An ensemble of different networks is used where nothing about the network was requested.
         Series, whose lags contain the target, use raw inputs and one hidden layer. Many classes
-        have a single network by default.
+        have a portfolio of their own.
         """
         requested = self.covariance != "auto" or self.group_size or self.ensemble > 1
         hidden = self.hidden
@@ -259,17 +280,15 @@ class Settings:
             return tuple(
                 Member(sizes, self.covariance, encoding, variant=k) for k in range(self.ensemble)
             )
-        found = PORTFOLIOS[hidden]
+        few = outputs <= FEW_OUTPUTS
+        found = (_FEW_OUTPUT_PORTFOLIOS if few else _MANY_CLASS_PORTFOLIOS)[hidden]
         if is_series:
-            plain = Member(DEFAULT_LAYERS)
+            plain = found[0]._replace(replays=True)
             found = tuple(member for member in found if member._replace(replays=True) == plain)
         if self.encoding == "piecewise":
             found = tuple(member._replace(encoding="piecewise") for member in found)
-        elif self.encoding == "none" or count_bins(inputs) < 2:
+        elif self.encoding == "none" or count_bins(inputs, outputs) < 2:
             found = tuple(member for member in found if member.encoding == "none")
-        if outputs > MAX_ENSEMBLE_OUTPUTS:
-            found = tuple(member for member in found if member.encoding == "none")
-            found = found[:1] if hidden == "auto" else found
         if inputs >= WIDE_COVARIANCE_INPUTS:
             found = tuple(member._replace(covariance="auto") for member in found)
         if not self.replay_ratio:

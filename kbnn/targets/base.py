@@ -2,7 +2,7 @@
 
 A target type chooses the observation model of the network and turns network outputs into a
 predictive distribution in the user's units. How its forecasts are scored is in
-kbnn.metrics.target_metrics, what is shown of them in kbnn.metrics.sections, and which columns they
+kbnn.metrics.verdicts, what is shown of them in kbnn.metrics.sections, and which columns they
 have in kbnn.output.fields.
 
 Its cold-start predictor gives the forecasts before there is a network: running mean and spread of

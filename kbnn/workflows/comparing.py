@@ -31,7 +31,7 @@ from kbnn.errors import UsageError
 from kbnn.metrics.figures import flatten_metrics
 from kbnn.model import file as modelfile
 from kbnn.model.diagnostics import Effect
-from kbnn.model.encoding import list_bin_names
+from kbnn.model.ensemble import list_bin_names
 from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state

@@ -24,8 +24,7 @@ from kbnn.metrics.decision_figures import ClassFigures, DecisionOptions, NumberF
 from kbnn.metrics.figures import MetricRow, MetricTable, PinballLoss, flatten_metrics
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import TargetSection, build_target_section
-from kbnn.metrics.target_metrics import find_metrics
-from kbnn.metrics.verdicts import Verdict
+from kbnn.metrics.verdicts import Verdict, find_metrics
 from kbnn.model.interface import StreamModel
 from kbnn.model.replay import MAX_HELD_ROWS
 from kbnn.output.fields import OutputOptions, list_output_fields, quantile_name

@@ -25,13 +25,11 @@ from kbnn.core.state import init
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import Stream
 from kbnn.metrics.scorecard import Scorecard
-from kbnn.metrics.target_metrics import find_metrics
-from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, NAIVE_WORDS, Verdict
+from kbnn.metrics.verdicts import MIN_VERDICT_ROWS, NAIVE_WORDS, Verdict, find_metrics
 from kbnn.model.diagnostics import list_model_noise
-from kbnn.model.encoding import count_bins
+from kbnn.model.ensemble import count_bins
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
-from kbnn.model.replay import REPLAY_ROWS
 from kbnn.model.settings import WIDE_COVARIANCE_INPUTS
 from kbnn.targets.base import max_outputs
 from kbnn.wording import format_count, format_number, format_rows
@@ -117,7 +115,7 @@ def measure_row_seconds(model: StreamModel) -> float | None:
     generator = np.random.default_rng(0)
     seconds = 0.0
     for member in settings.list_members(width, outputs, bool(model.schema.lags)):
-        bins = count_bins(width) * width if member.encoding == "piecewise" else 0
+        bins = count_bins(width, outputs) * width if member.encoding == "piecewise" else 0
         config = settings.make_config(member, model.task, width + bins, outputs, 1.0)
         if layout_of(config).size > MAX_TRIAL_COVARIANCES:
             return None
@@ -153,7 +151,7 @@ def describe_cost(model: StreamModel, stream: Stream, passes: int) -> str | None
     rows = stream.expected_rows
     if rows is None:
         return text
-    replayed = model.settings.replay_ratio * min(rows, 2 * REPLAY_ROWS)
+    replayed = model.settings.replay_ratio * min(rows, 2 * model.settings.replay_rows)
     total = each * (rows * passes + replayed)
     whole = _format_duration(total) if total >= 1.0 else "a second"
     return f"{text}, about {whole} for about {format_number(rows, 2)} rows"

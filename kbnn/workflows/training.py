@@ -19,7 +19,7 @@ from kbnn.data.schema import Schema
 from kbnn.data.sources import STDIN
 from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.metrics.scorecard import CurvePoint
-from kbnn.metrics.target_metrics import find_metrics
+from kbnn.metrics.verdicts import find_metrics
 from kbnn.model import file as modelfile
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel

@@ -67,8 +67,8 @@ def evaluate(
     from kbnn.metrics.figures import explain_met_checks, parse_check
     from kbnn.workflows import alerts as alerting
     from kbnn.workflows import (
-        backtest,
         evaluating,
+        forecast,
         inspecting,
         keyed,
         model_report,
@@ -126,7 +126,7 @@ def evaluate(
         predicting.use_engine(judged, engine, cluster),
     ):
         if horizon is not None:
-            steps = backtest.run_backtest(
+            steps = forecast.run_backtest(
                 keyed.get_overall_model(judged),
                 stream,
                 horizon,

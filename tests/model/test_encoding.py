@@ -7,7 +7,7 @@ import pytest
 
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import slice_rows
-from kbnn.model import encoding
+from kbnn.model import ensemble
 from kbnn.model.model import OnlineModel
 from kbnn.model.scaler import Scale
 from kbnn.model.serialize import copy_model
@@ -30,28 +30,28 @@ def make_rows(count: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
 
 def test_components_are_ramps_between_quantiles_standardised() -> None:
     z = np.random.default_rng(1).standard_normal((2000, 1))
-    bins = encoding.fit_bins(z, np.ones(1))
-    made, _ = encoding.encode_inputs(bins, z, None)
+    bins = ensemble.fit_bins(z, np.ones(1))
+    made, _ = ensemble.encode_inputs(bins, z, None)
     edges = np.quantile(z[:, 0], np.linspace(0.0, 1.0, 9))
     ramps = np.clip((z - edges[:-1]) / np.diff(edges), 0.0, 1.0)
     wanted = (ramps - ramps.mean(axis=0)) / ramps.std(axis=0)
-    assert bins.shape == (8, encoding.BIN_FIELDS)
+    assert bins.shape == (8, ensemble.BIN_FIELDS)
     assert np.allclose(made[:, :8], wanted, atol=1e-12)
     assert np.array_equal(made[:, 8:], z)
 
 
 def test_few_distinct_values_are_the_edges_and_two_are_not_encoded() -> None:
     z = np.tile([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [5.0, 1.0]], (8, 1))
-    bins = encoding.fit_bins(z, np.ones(2))
-    assert bins[:, encoding.COLUMN].tolist() == [0.0, 0.0, 0.0]
-    made, _ = encoding.encode_inputs(bins, z[:4], None)
+    bins = ensemble.fit_bins(z, np.ones(2))
+    assert bins[:, ensemble.COLUMN].tolist() == [0.0, 0.0, 0.0]
+    made, _ = ensemble.encode_inputs(bins, z[:4], None)
     assert len(np.unique(np.round(made[:, :3], 9), axis=0)) == 4
 
 
 def test_a_missing_input_has_missing_components() -> None:
     z = np.random.default_rng(2).standard_normal((500, 2))
-    bins = encoding.fit_bins(z, np.array([1.0, 0.0]))
-    made, _ = encoding.encode_inputs(bins, np.array([[np.nan, 1.0], [0.0, np.nan]]), None)
+    bins = ensemble.fit_bins(z, np.array([1.0, 0.0]))
+    made, _ = ensemble.encode_inputs(bins, np.array([[np.nan, 1.0], [0.0, np.nan]]), None)
     assert np.isnan(made[0, :9]).all()
     assert np.isfinite(made[1, :9]).all()
     assert np.isnan(made[1, 9])
@@ -59,17 +59,17 @@ def test_a_missing_input_has_missing_components() -> None:
 
 def test_moments_of_a_noisy_input_agree_with_monte_carlo() -> None:
     rng = np.random.default_rng(3)
-    bins = encoding.fit_bins(rng.standard_normal((1000, 1)), np.ones(1))
+    bins = ensemble.fit_bins(rng.standard_normal((1000, 1)), np.ones(1))
     z, var = np.array([[0.2], [-1.5], [3.0]]), np.array([[0.25], [1.0], [0.04]])
-    mean, spread = encoding.encode_inputs(bins, z, var)
+    mean, spread = ensemble.encode_inputs(bins, z, var)
     assert spread is not None
     for row in range(3):
         drawn = z[row] + np.sqrt(var[row]) * rng.standard_normal((400_000, 1))
-        ramps, _ = encoding.encode_inputs(bins, drawn, None)
+        ramps, _ = ensemble.encode_inputs(bins, drawn, None)
         assert np.allclose(mean[row, :8], ramps[:, :8].mean(axis=0), atol=0.02)
         assert np.allclose(spread[row, :8], ramps[:, :8].var(axis=0), atol=0.03)
-    exact, none = encoding.encode_inputs(bins, z, np.zeros_like(z))
-    assert np.array_equal(exact, encoding.encode_inputs(bins, z, None)[0])
+    exact, none = ensemble.encode_inputs(bins, z, np.zeros_like(z))
+    assert np.array_equal(exact, ensemble.encode_inputs(bins, z, None)[0])
     assert none is not None
     assert not none.any()
 
@@ -79,22 +79,22 @@ def test_bins_keep_their_components_in_another_scale() -> None:
     x = 3.0 + 2.0 * rng.standard_normal((300, 2))
     old, new = Scale(np.array([3.0, 2.5]), np.array([2.0, 1.0])), Scale(np.ones(2), np.full(2, 0.5))
     z = (x - old.center) / old.scale
-    bins = encoding.fit_bins(z, np.ones(2))
-    moved = encoding.rescale_bins(bins, old, new)
-    before, _ = encoding.encode_inputs(bins, z, None)
-    after, _ = encoding.encode_inputs(moved, (x - new.center) / new.scale, None)
+    bins = ensemble.fit_bins(z, np.ones(2))
+    moved = ensemble.rescale_bins(bins, old, new)
+    before, _ = ensemble.encode_inputs(bins, z, None)
+    after, _ = ensemble.encode_inputs(moved, (x - new.center) / new.scale, None)
     assert np.allclose(before[:, :16], after[:, :16], atol=1e-10)
 
 
 def test_slopes_are_the_derivatives_of_components() -> None:
     z = np.random.default_rng(5).standard_normal((400, 2))
-    bins = encoding.fit_bins(z, np.ones(2))
-    slopes, at = encoding.find_active_slopes(bins, z[:50])
+    bins = ensemble.fit_bins(z, np.ones(2))
+    slopes, at = ensemble.find_active_slopes(bins, z[:50])
     step = 1e-7
     for column in range(2):
         moved = z[:50].copy()
         moved[:, column] += step
-        low, high = (encoding.encode_inputs(bins, rows, None)[0] for rows in (z[:50], moved))
+        low, high = (ensemble.encode_inputs(bins, rows, None)[0] for rows in (z[:50], moved))
         found = (high - low)[:, :16] / step
         inside = np.abs(found - slopes) < 1e-4
         assert inside[:, at == column].mean() > 0.99  # a step may cross an edge
@@ -102,10 +102,10 @@ def test_slopes_are_the_derivatives_of_components() -> None:
 
 
 def test_many_columns_have_fewer_bins_each() -> None:
-    assert encoding.count_bins(10) == 8
-    assert encoding.count_bins(128) == 4
+    assert ensemble.count_bins(10) == 8
+    assert ensemble.count_bins(128) == 4
     z = np.random.default_rng(6).standard_normal((300, 300))
-    assert len(encoding.fit_bins(z, np.ones(300))) == 0
+    assert len(ensemble.fit_bins(z, np.ones(300))) == 0
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ def test_missing_and_noisy_inputs_of_an_encoded_model_widen_its_error_bars() -> 
 
 
 def test_damaged_bins_are_refused() -> None:
-    bins = encoding.fit_bins(np.random.default_rng(7).standard_normal((200, 2)), np.ones(2))
-    assert encoding.is_valid_bins(bins, 2)
-    assert not encoding.is_valid_bins(bins, 1)
-    for field, value in ((encoding.SLOPE, 0.0), (encoding.HIGH, -1e9), (encoding.COLUMN, 0.5)):
+    bins = ensemble.fit_bins(np.random.default_rng(7).standard_normal((200, 2)), np.ones(2))
+    assert ensemble.is_valid_bins(bins, 2)
+    assert not ensemble.is_valid_bins(bins, 1)
+    for field, value in ((ensemble.SLOPE, 0.0), (ensemble.HIGH, -1e9), (ensemble.COLUMN, 0.5)):
         wrong = bins.copy()
         wrong[0, field] = value
-        assert not encoding.is_valid_bins(wrong, 2)
+        assert not ensemble.is_valid_bins(wrong, 2)

@@ -148,9 +148,10 @@ def test_a_network_that_does_not_pay_is_dropped_and_recorded() -> None:
 
 
 def test_a_network_that_doubles_the_cost_must_earn_the_margin() -> None:
-    prices = ensemble.compute_prices(np.array([1.0, 1.0]), 2048)
+    prices = ensemble.compute_prices(np.array([1.0, 1.0]), ensemble.compute_margin(2048, 1))
     assert np.allclose(prices, ensemble.MARGIN_NATS)
-    assert np.allclose(ensemble.compute_prices(np.ones(2), 65536), 32 * ensemble.MARGIN_NATS)
+    assert ensemble.compute_margin(65536, 1) == 32 * ensemble.MARGIN_NATS
+    assert ensemble.compute_margin(65536, 10) == ensemble.MARGIN_NATS
     pool = ensemble.make_equal_weights(2)._replace(benefit=np.array([9.0, 11.0]), benefit_rows=2000)
     assert ensemble.find_costly_member(pool, prices) == 0
     pool = pool._replace(benefit=np.array([11.0, 11.0]))
@@ -164,7 +165,9 @@ def test_requested_networks_are_exactly_those_requested() -> None:
     assert len(Settings().list_members(inputs=5)) == 4
     assert len(Settings().list_members(inputs=5, is_series=True)) == 2
     assert len(Settings(rehearse=0).list_members(inputs=5)) == 3
-    assert Settings().list_members(inputs=5, outputs=10) == (ensemble.Member((50,)),)
+    assert len(Settings().list_members(inputs=5, outputs=10)) == 4
+    assert len(Settings().list_members(inputs=64, outputs=10)) == 3  # too many to encode
+    assert len(Settings(hidden="best").list_members(inputs=5, outputs=10, is_series=True)) == 1
     encodings = {member.encoding for member in Settings(encoding="none").list_members(5)}
     assert encodings == {"none"}
     assert {one.encoding for one in Settings().list_members(inputs=300)} == {"none"}
@@ -246,3 +249,31 @@ def test_classes_are_mixed_too() -> None:
 def test_no_members_need_no_threads() -> None:
     """Replay finds no network once every network that replays was dropped."""
     assert ensemble.map_members(lambda member: member, [], ensemble.THREAD_ROWS) == []
+
+
+def test_an_ensemble_of_many_classes_gives_the_same_bits_in_any_chunks() -> None:
+    rng = np.random.default_rng(11)
+    y = rng.integers(0, 5, 700).astype(np.float64)
+    x = rng.standard_normal((700, 3)) + 2.0 * y[:, None] * np.array([1.0, 0.0, -1.0])
+    whole = learned(x, y, 5)
+    chunked = OnlineModel(Settings(), schema(3, 1, 5))
+    for start in range(0, 700, 37):
+        stop = min(start + 37, 700)
+        chunked.learn(block(x[start:stop], y[start:stop], first=start + 1))
+        if start == 333:
+            chunked = copy_model(chunked)
+    assert [len(m.learner_state.members) for m in (whole, chunked)] == [4, 4]
+    assert np.array_equal(whole.learner_state.pool.weight, chunked.learner_state.pool.weight)
+    found = [probabilities(model, x[:50]) for model in (whole, chunked)]
+    assert np.array_equal(found[0], found[1])
+
+
+def test_encoded_networks_are_dropped_when_classes_become_many() -> None:
+    rng = np.random.default_rng(12)
+    y = np.sort(rng.integers(0, 6, 600)).astype(np.float64)
+    x = rng.standard_normal((600, 3)) + y[:, None]
+    model = learned(x, y, 6)
+    specs = model.learner_state.specs
+    assert len(specs) == 3
+    assert all(spec.encoding == "none" for spec in specs)
+    assert np.isclose(np.sum(model.learner_state.pool.weight), 1.0)

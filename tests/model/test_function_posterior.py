@@ -12,8 +12,7 @@ from kbnn.core.input_moments import InputMoments
 from kbnn.core.jacobian import compute_slopes, function_var, multiply_covariance
 from kbnn.core.likelihoods import OutputEvidence, find_likelihood
 from kbnn.model import function_posterior
-from kbnn.model.encoding import encode_inputs
-from kbnn.model.ensemble import shrink_scale
+from kbnn.model.ensemble import encode_inputs, shrink_scale
 from kbnn.model.function_posterior import (
     FunctionSampler,
     class_probabilities_of,

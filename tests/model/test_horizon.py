@@ -25,7 +25,7 @@ from kbnn.model.recursive_forecast import (
     make_future_rows,
 )
 from kbnn.targets.prediction import Forecast, join_forecasts
-from kbnn.workflows import backtest
+from kbnn.workflows import forecast
 from kbnn.workflows.inspecting import inspect_model
 from tests.commands import kbnn as command
 from tests.data.test_lags import moment, series, trained, values
@@ -175,7 +175,7 @@ def test_inputs_of_the_future_come_from_a_file(tmp_path: Path) -> None:
 def test_a_miss_costs_twenty_times_what_it_is_beside_the_width(learned: OnlineModel) -> None:
     rows = future_rows(learned, 3)._replace(y=np.array([[1.0], [5.0], [-4.0]]))
     made = [_make_gaussian_forecast(np.zeros(1), np.ones(1), np.zeros(1)) for _ in range(3)]
-    [step] = backtest._score_steps(learned, learned.history, rows, np.arange(3), made).steps
+    [step] = forecast._score_steps(learned, learned.history, rows, np.arange(3), made).steps
     missed = (5.0 - INTERVAL_HALF_WIDTHS_SD[90]) + (4.0 - INTERVAL_HALF_WIDTHS_SD[90])
     assert step.rows == 3
     assert step.coverage_90 == pytest.approx(1 / 3)

@@ -38,7 +38,6 @@ from kbnn.metrics.samples import (
 )
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import list_effect_quantities
-from kbnn.metrics.target_metrics import find_metrics
 from kbnn.metrics.verdicts import (
     chance_calibration_error,
     choose_headline,
@@ -46,6 +45,7 @@ from kbnn.metrics.verdicts import (
     describe_bias,
     describe_coverage,
     describe_spread,
+    find_metrics,
     judge_class_score,
 )
 from kbnn.model.settings import Settings

@@ -27,8 +27,7 @@ from kbnn.fleet.pooling import KEY_DISCOUNT, BetweenKeyVariance, create_pooled_m
 from kbnn.metrics.numeric_metrics import NumericScore
 from kbnn.metrics.scorecard import FIRST_POINT_ROWS, LearningCurve
 from kbnn.metrics.sections import list_effect_quantities
-from kbnn.metrics.target_metrics import find_metrics
-from kbnn.metrics.verdicts import choose_headline, describe_bias
+from kbnn.metrics.verdicts import choose_headline, describe_bias, find_metrics
 from kbnn.model import merge, scaler
 from kbnn.model.diagnostics import Effect, _build_effects
 from kbnn.model.learner import LearnerState

