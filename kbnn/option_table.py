@@ -521,6 +521,8 @@ OPTIONS: Final = (
         Option("known_ahead", "COLUMNS",
             "Name inputs that are known when forecasts are made, or none.", parse_names,
             splits=True),
+        Option("holidays", "COUNTRY",
+            "Add public holidays as an input: DE, US-CA (needs kbnn[holidays]).", default=""),
         Option("id", "COLUMN",
             "Match late labels by this column: rows without a target wait for it."),
         Option("max_pending", "ROWS",

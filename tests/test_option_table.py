@@ -67,6 +67,7 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--time-unit ms": ("time_unit", "ms"),
         "--lags 1,2": ("lags", "1,2"),
         "--known-ahead a,b": ("known_ahead", ("a", "b")),
+        "--holidays DE": ("holidays", "DE"),
         "--id i": ("id", "i"),
         "--max-pending 9": ("max_pending", 9),
         "--wait 9": ("max_pending", 9),

@@ -52,6 +52,7 @@ class ColumnKeywords(TypedDict, total=False):
     time_unit: str | None
     lags: str | int | Sequence[int] | None
     known_ahead: ColumnNames | None
+    holidays: str | None
     id: str | None
     max_pending: int | str | None
     wait: int | str | None  # former name

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from functools import lru_cache
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from kbnn.array_types import FloatArray
+from kbnn.errors import UsageError
 
 DAY_SECONDS: Final = 86400.0
 YEAR_SECONDS: Final = 365.25 * DAY_SECONDS
@@ -35,7 +37,9 @@ class Clock:
     start     origin of elapsed time, in seconds since 1970
     step      seconds between two rows, 0 if the rows are not in order of time
     cycles    calendar cycles that the rows can resolve
-    names     names of the columns of x: two per cycle, and one for elapsed time if it is used
+    names     names of the columns of x: two per cycle, one for holidays and one for elapsed time
+              if they are used
+    holidays  country whose public holidays are an input, with its subdivision: DE, US-CA; "" none
     """
 
     column: str
@@ -49,6 +53,17 @@ class Clock:
     zoned: bool = False
     weekdays: bool = False  # daily rows without Saturdays and Sundays
     month_end: bool = False  # rows at the last days of months
+    holidays: str = ""
+
+    @property
+    def unscaled_columns(self) -> int:
+        """Number of columns of x that are not standardised: cycles and holidays."""
+        return 2 * len(self.cycles) + bool(self.holidays)
+
+    @property
+    def has_elapsed_time(self) -> bool:
+        """Whether elapsed time is an input."""
+        return len(self.names) > self.unscaled_columns
 
     @property
     def longest_step(self) -> float:
@@ -85,14 +100,16 @@ class Clock:
     def encode_times(self, time: FloatArray) -> FloatArray:
         """Compute the columns of x (n, names) from instants and local times (n, 2).
 
-        A cycle with phase p in [0, 1) gives sin(2 pi p) and cos(2 pi p); elapsed time is
-        (instant - start) in days.
+        A cycle with phase p in [0, 1) gives sin(2 pi p) and cos(2 pi p); a public holiday is 1, any
+        other day 0; elapsed time is (instant - start) in days.
         """
         out = np.empty((len(time), len(self.names)))
         for at, cycle in enumerate(self.cycles):
             angle = 2.0 * np.pi * compute_cycle_phase(cycle, time[:, 1])
             out[:, 2 * at], out[:, 2 * at + 1] = np.sin(angle), np.cos(angle)
-        if len(self.names) > 2 * len(self.cycles):
+        if self.holidays:
+            out[:, 2 * len(self.cycles)] = mark_holidays(self.holidays, time[:, 1])
+        if self.has_elapsed_time:
             out[:, -1] = (time[:, 0] - self.start) / DAY_SECONDS
         return out
 
@@ -131,11 +148,57 @@ def compute_cycle_phase(cycle: str, local: FloatArray) -> FloatArray:
     return np.where(known, found, np.nan)
 
 
+def mark_holidays(country: str, local: FloatArray) -> FloatArray:
+    """Return 1 for local times on a public holiday, 0 on other days, NaN where it is missing.
+
+    Parameters
+    ----------
+    country
+        Code of a country, with a subdivision after a dash: DE, US-CA.
+    local
+        Local times (n,), in seconds since 1970.
+
+    Raises
+    ------
+    UsageError
+        If the package `holidays` is not installed, or does not know the country.
+    """
+    known = np.isfinite(local)
+    days, place = np.unique(np.floor(local[known] / DAY_SECONDS), return_inverse=True)
+    calendar = _load_holidays(country)
+    dates = days.astype(np.int64).astype("datetime64[D]").tolist()
+    marks = np.array([float(day in calendar) for day in dates])
+    found = np.full(len(local), np.nan)
+    found[known] = marks[place] if len(marks) else 0.0
+    return found
+
+
+@lru_cache(maxsize=8)
+def _load_holidays(country: str) -> Any:
+    """Load the public holidays of a country."""
+    try:
+        import holidays
+    except ImportError as error:
+        raise UsageError(
+            f"--holidays {country}: the package holidays is not installed. "
+            "Install it with pip install 'kbnn[holidays]'."
+        ) from error
+    code, _, part = country.partition("-")
+    try:
+        return holidays.country_holidays(code, subdiv=part or None)
+    except NotImplementedError:
+        known = holidays.list_supported_countries()
+        near = sorted(name for name in known if name.startswith(code[:1].upper()))
+        shown = f"its regions are {', '.join(known[code])}" if code in known else ", ".join(near)
+        raise UsageError(f"--holidays {country}: no such country or region ({shown})") from None
+
+
 def name_time_columns(
-    column: str, cycles: Sequence[str], elapsed: bool, taken: Sequence[str]
+    column: str, cycles: Sequence[str], elapsed: bool, taken: Sequence[str], holidays: bool = False
 ) -> list[str]:
     """Name the columns of x that a clock adds."""
     wanted = [f"{column} {cycle} {wave}" for cycle in cycles for wave in ("sin", "cos")]
+    wanted += [f"{column} holiday"] if holidays else []
     wanted += [f"{column} elapsed"] if elapsed else []
     return [make_unique_name(name, taken) for name in wanted]
 

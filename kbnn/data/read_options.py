@@ -82,6 +82,7 @@ class ReadOptions:
     time_unit: str = "auto"
     lags: str | None = None  # None: default lags if there is a regular clock
     known_ahead: tuple[str, ...] = ()  # (): other inputs are used, but not known ahead
+    holidays: str = ""  # country whose public holidays are an input
     key: tuple[str, ...] = ()  # columns that identify the series of a row
     id: str | None = None  # the column that matches late targets to their rows
     wait: int | None = None  # maximum number of pending rows
@@ -127,7 +128,13 @@ class ReadOptions:
         """The options about time."""
         late = self.id is not None
         return TimeOptions(
-            self.time, self.time_unit, self.lags, self.reordering_option, late, self.known_ahead
+            self.time,
+            self.time_unit,
+            self.lags,
+            self.reordering_option,
+            late,
+            self.known_ahead,
+            self.holidays,
         )
 
     @property

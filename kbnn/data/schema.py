@@ -83,7 +83,7 @@ class Schema:
     def cycle_columns(self) -> frozenset[str]:
         """Columns of x that are sines and cosines of calendar cycles."""
         clock = self.clock
-        return frozenset() if clock is None else frozenset(clock.names[: 2 * len(clock.cycles)])
+        return frozenset() if clock is None else frozenset(clock.names[: clock.unscaled_columns])
 
     @property
     def width(self) -> int:
@@ -219,7 +219,7 @@ class Schema:
         if clock is None:
             return lagged and not timed and all(lag.rows for lag in self.lags)
         sound = set(clock.cycles) <= set(CYCLES) and clock.step >= 0.0
-        extra = len(clock.names) - 2 * len(clock.cycles)
+        extra = len(clock.names) - clock.unscaled_columns
         return lagged and sound and timed == [clock.column] and extra in (0, 1)
 
     def _check_consistency(self) -> None:

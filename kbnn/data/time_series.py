@@ -14,7 +14,7 @@ import numpy as np
 
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import Rows
-from kbnn.data.clock import DAY_SECONDS, Clock, make_unique_name
+from kbnn.data.clock import DAY_SECONDS, Clock, make_unique_name, mark_holidays
 from kbnn.data.csv_records import missing_column_error
 from kbnn.data.lags import (
     History,
@@ -172,6 +172,7 @@ class TimeOptions(NamedTuple):
     reordering_option: str = ""  # the option that changes the order of rows, if any
     has_late_labels: bool = False  # whether targets may arrive after their rows
     known_ahead: tuple[str, ...] = ()  # inputs that are known when forecasts are made
+    holidays: str = ""  # country whose public holidays are an input
 
     def check(self) -> None:
         """Raise UsageError if the options contradict each other."""
@@ -231,7 +232,9 @@ def add_clock_and_lags(
     others = _list_other_features(schema, found)
     if found is not None:
         wanted = asked.lags is None and lagged and not others
-        schema.clock = build_clock(found.name, found.points, not wanted, names)
+        if asked.holidays:
+            mark_holidays(asked.holidays, np.zeros(0))  # report a wrong country at once
+        schema.clock = build_clock(found.name, found.points, not wanted, names, asked.holidays)
         schema.layout += [Place(name, None) for name in schema.clock.names]
         notice(
             describe_clock(schema.clock, any(each.has_short_year for each in found.points.points))
@@ -241,6 +244,10 @@ def add_clock_and_lags(
                 f"several rows have the same time in '{found.name}': if the data hold more than "
                 "one series, --key COLUMN keeps one model per series, with its own lags and cycles"
             )
+    elif asked.holidays:
+        raise UsageError(
+            f"--holidays {asked.holidays} needs a time column: name it with --time COLUMN"
+        )
     if asked.lags == LAGS_OFF or (asked.lags is None and not lagged):
         if asked.known_ahead:
             raise UsageError(

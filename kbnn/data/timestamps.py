@@ -409,7 +409,9 @@ def require_times(name: str, values: Sequence[str | None], unit: str) -> TimeSam
     return found
 
 
-def build_clock(name: str, found: TimeSample, elapsed: bool, taken: Sequence[str]) -> Clock:
+def build_clock(
+    name: str, found: TimeSample, elapsed: bool, taken: Sequence[str], holidays: str = ""
+) -> Clock:
     """Build the clock from the first timestamps of the time column."""
     cycles = [cycle for cycle in CYCLES if _supports_cycle(found, cycle)]
     elapsed = elapsed or not cycles
@@ -425,12 +427,13 @@ def build_clock(name: str, found: TimeSample, elapsed: bool, taken: Sequence[str
         found.points[0].instant,
         found.step_seconds,
         cycles,
-        name_time_columns(name, cycles, elapsed, taken),
+        name_time_columns(name, cycles, elapsed, taken, bool(holidays)),
         found.day_first,
         written,
         any(each.has_zone for each in found.points),
         _has_only_weekdays(found),
         _has_only_month_ends(found),
+        holidays,
     )
 
 
@@ -473,8 +476,8 @@ def describe_clock(clock: Clock, short: bool = False) -> str:
     """Describe the inputs made from a clock; `short`: its years have two digits."""
     words = {"day": "hour of the day", "week": "day of the week", "year": "day of the year"}
     learned = [words[cycle] for cycle in clock.cycles]
-    if len(clock.names) > 2 * len(clock.cycles):
-        learned.append("elapsed time")
+    learned += [f"public holidays of {clock.holidays}"] if clock.holidays else []
+    learned += ["elapsed time"] if clock.has_elapsed_time else []
     *most, last = learned
     listed = f"{', '.join(most)} and {last}" if most else last
     order = ""

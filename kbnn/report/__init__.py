@@ -6,12 +6,15 @@ something is drawn.
 
 from __future__ import annotations
 
-from kbnn.report.page import PictureData, report_html, write_picture, write_report
-from kbnn.report.report_data import (
+from kbnn.report.page import (
+    PictureData,
     ReportData,
     TargetReport,
     WorstRows,
+    report_html,
     worst_rows,
+    write_picture,
+    write_report,
 )
 
 __all__ = [

@@ -2,11 +2,11 @@
 
 The recursion over steps is in `kbnn.model.recursive_forecast`.
 
-In a backtest, from up to `MAX_ORIGINS` evenly spaced rows of a stream (origins), the model forecasts the next
-steps from the rows before the origin, and each step is compared with the value that followed. By
-default the network learns nothing; only the weights by which its forecasts are combined with naive
-ones, and the widths of intervals, follow the outcomes known at each origin. With `learn`, the model
-learns all rows before each origin, as a live system does.
+In a backtest, from up to `MAX_ORIGINS` evenly spaced rows of a stream (origins), the model
+forecasts the next steps from the rows before the origin, and each step is compared with the value
+that followed. By default the network learns nothing; only the weights by which its forecasts are
+combined with naive ones, and the widths of intervals, follow the outcomes known at each origin.
+With `learn`, the model learns all rows before each origin, as a live system does.
 
 MASE and MSIS are divided by the mean absolute change over a season (over one row without a season)
 of all values scored and the model's last ones.
