@@ -171,8 +171,6 @@ class Model:
                 model, data, notice=log_notice, use_target=False, surprise=surprise, **words
             ) as (stream, _),
         ):
-            if surprise:
-                keyed.check_single_model(model, "the model", {"surprise": True})
             made, anomalies = collect_forecasts(model, stream, log_notice, surprise)
             return Forecasts(model.task, made, **shown, anomalies=anomalies)
 

@@ -81,8 +81,8 @@ class RowAlert(NamedTuple):
     at: int  # position in the batch
     target: int
     kind: str  # see kbnn.model.anomaly
-    start: int  # number of the row where the anomaly began, estimated
-    length: int  # rows since then
+    start: int  # number of the row where the anomaly began, estimated; 0 in a fleet
+    length: int  # rows since then, of the same key
     surprise: float  # of the row; NaN without a forecast
     score: float  # -log10 of the rate at which so high a score occurs on an ordinary stream
 
@@ -117,6 +117,18 @@ def join_anomalies(parts: Sequence[tuple[int, Anomalies | None]], targets: int) 
         first += rows
     surprise, pit = (np.concatenate(column) for column in zip(*arrays, strict=True))
     return Anomalies(surprise, pit, tuple(alerts))
+
+
+def slice_anomalies(anomalies: Anomalies | None, start: int, stop: int) -> Anomalies | None:
+    """Return the anomalies of the rows from `start` up to `stop`."""
+    if anomalies is None:
+        return None
+    alerts = [
+        alert._replace(at=alert.at - start)
+        for alert in anomalies.alerts
+        if start <= alert.at < stop
+    ]
+    return Anomalies(anomalies.surprise[start:stop], anomalies.pit[start:stop], tuple(alerts))
 
 
 def slice_rows(rows: Rows, start: int, stop: int) -> Rows:

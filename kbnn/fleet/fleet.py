@@ -18,11 +18,11 @@ from typing import Any, Final
 import numpy as np
 
 from kbnn.core.reference import LEARNED, REJECTED, UNLABELLED
-from kbnn.data.batch import LearnResult, Rows, slice_rows, take_rows
+from kbnn.data.batch import Anomalies, LearnResult, Rows, slice_rows, take_rows
 from kbnn.data.schema import Schema
-from kbnn.errors import ModelError
+from kbnn.errors import ModelError, UsageError
 from kbnn.fleet.dask_backend import DaskCluster, RemotePartitions
-from kbnn.fleet.key_index import read_keys
+from kbnn.fleet.key_index import KeyMonitors, read_keys
 from kbnn.fleet.packing import PackedLayouts
 from kbnn.fleet.partition import (
     Partition,
@@ -36,6 +36,7 @@ from kbnn.fleet.store import FleetStore
 from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import file as modelfile
+from kbnn.model.anomaly import DEFAULT_ALERT_RATE, MAX_ALERT_RATE, AlertRate, judge_rows
 from kbnn.model.migrations import migrated_form
 from kbnn.model.model import OnlineModel
 from kbnn.model.record import PrequentialRecord
@@ -236,10 +237,12 @@ class Fleet:
         self.models = FleetModels(self.overall, store, common)
         self.rows = self.rejected_rows = self.skipped = self.rows_seen = 0
         self.position: dict[str, Any] = {}
+        self.monitors: KeyMonitors | None = None  # after `set_alert_rate`
         # First row and pending result of each part of a block.
         self._sent: list[tuple[int, Callable[[], PartitionUpdate]]] = []
         self._forecasts: list[tuple[int, Forecast]] = []  # first row and forecasts
-        self._sent_blocks: list[tuple[Rows, bool, int]] = []  # blocks, and the row after each
+        # Keys and rows of blocks, whether they are learned again, and the row after each block.
+        self._sent_blocks: list[tuple[list[str], Rows, bool, int]] = []
 
     @classmethod
     def create_empty(
@@ -278,6 +281,11 @@ class Fleet:
             fleet.position, fleet.skipped = own.position, own.skipped
             fleet.rows = check_stored_count(plain["rows"])
             fleet.rejected_rows = check_stored_count(plain["rejected"])
+            if "alert_rate" in plain:
+                rate = read_value(float, plain["alert_rate"], "alert_rate")
+                if not 0.0 < rate <= MAX_ALERT_RATE:
+                    raise ValueError("the rate of alerts is out of range")
+                fleet.set_alert_rate(AlertRate(rate))
             models, start = fleet.models, state.get("start", EMPTY_MODEL)
             models.pooling.restore(plain, start)
             version = modelfile.version_of(state["fleet"], name)
@@ -302,6 +310,9 @@ class Fleet:
         """Write all changes in one transaction."""
         models = self.models
         models.store.write(models.partition.iter_changed())
+        if self.monitors is not None:
+            self.monitors.store = models.store
+            self.monitors.save(models.most_open)
         models.store.commit(self._build_state())
         if isinstance(models.partition, RemotePartitions):
             models.partition.mark_saved(models.most_open)
@@ -312,6 +323,8 @@ class Fleet:
         assert isinstance(models.partition, Partition)
         store = models.store.copy()
         store.write(models.partition.iter_unsaved())
+        if self.monitors is not None:
+            store.write_monitors(self.monitors.list_unsaved())
         store.commit(self._build_state())
         made = Fleet.load(store)
         assert made is not None
@@ -330,6 +343,8 @@ class Fleet:
             **pooling.to_json(),
             "forms": self.models.layouts.to_json(),
         }
+        if self.monitors is not None:
+            counts["alert_rate"] = self.monitors.rate
         overall.position, overall.skipped = self.position, self.skipped
         state = {
             "fleet": modelfile.to_bytes(*to_state(overall)),
@@ -385,17 +400,45 @@ class Fleet:
     def start_pass(self) -> None:
         """Do nothing: a fleet with lags learns in one pass."""
 
+    # Alerts.
+
+    def set_alert_rate(self, rate: AlertRate | None = None) -> None:
+        """Monitor each key from now on, or change the rate of the monitors.
+
+        Parameters
+        ----------
+        rate
+            False alarms per row; None keeps the rate, or sets DEFAULT_ALERT_RATE.
+        """
+        if rate is not None and rate.period:
+            raise UsageError(
+                f"--alert-rate {rate.alarms:g}/{rate.period}: the keys of a fleet have no common "
+                "clock. Give a rate per row instead, such as 1e-3."
+            )
+        if self.monitors is None:
+            alarms = DEFAULT_ALERT_RATE if rate is None else rate.alarms
+            seed = self.settings.seed
+            self.monitors = KeyMonitors(self.models.store, self.task, alarms, seed)
+        elif rate is not None:
+            self.monitors.rate = rate.alarms
+
+    def judge_rows(self, rows: Rows, forecast: Forecast) -> Anomalies:
+        """Compute surprise and PIT of predicted rows, see kbnn.model.anomaly.judge_rows."""
+        if self.monitors is None:
+            return judge_rows(None, self.task, rows, forecast)
+        return self.monitors.judge(read_keys(rows, self.key), rows, forecast)
+
     # Learning.
 
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
         """Predict each row with the model of its key, then learn it."""
-        with self.lock:
-            self.send_block(read_keys(rows, self.key), rows, again)
-            return self.receive_block()
+        return self.learn_batch(rows, again).forecast
 
     def learn_batch(self, rows: Rows, again: bool = False) -> LearnResult:
         """Predict and learn rows as `learn` does; the target type of a fleet never changes."""
-        return LearnResult(self.learn(rows, again))
+        with self.lock:
+            self.send_block(read_keys(rows, self.key), rows, again)
+            return self.receive_block()
 
     @property
     def blocks_in_flight(self) -> int:
@@ -412,11 +455,11 @@ class Fleet:
             stop = self._find_block_end(keys, at)
             self._learn_block(keys[at:stop], slice_rows(rows, at, stop), again)
             at = stop
-        self._sent_blocks.append((rows, again, self.rows_seen))
+        self._sent_blocks.append((keys, rows, again, self.rows_seen))
 
-    def receive_block(self) -> Forecast:
-        """Return the forecasts of the block that was sent first."""
-        rows, again, end = self._sent_blocks.pop(0)
+    def receive_block(self) -> LearnResult:
+        """Return the forecasts of the block that was sent first, and what its monitors found."""
+        keys, rows, again, end = self._sent_blocks.pop(0)
         self._collect_results(end)
         mine = [forecast for first, forecast in self._forecasts if first < end]
         self._forecasts = self._forecasts[len(mine) :]
@@ -426,9 +469,13 @@ class Fleet:
         self.rows += int(np.count_nonzero(forecast.status & (LEARNED | IN_WARMUP)))
         self.rejected_rows += int(np.count_nonzero(forecast.status & REJECTED))
         self.skipped += int(np.count_nonzero(forecast.status & UNLABELLED))
+        anomalies = None
         if not again:
+            if self.monitors is not None:
+                anomalies = self.monitors.update(keys, rows, forecast)
+                self.monitors.close_unused(self.models.most_open)
             self.record.add_rows(self.task, rows, forecast, True)
-        return forecast
+        return LearnResult(forecast, (), anomalies)
 
     def _find_block_end(self, keys: list[str], start: int) -> int:
         """Find where to split a block: at the end of a pooling window, or before too many keys."""

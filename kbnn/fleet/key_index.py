@@ -1,28 +1,40 @@
-"""Keys of a fleet: read them from rows, index the open ones, and score each of them.
+"""Keys of a fleet: read them from rows, index the open ones, score and monitor each of them.
 
 A key is the text of one column, or of several as one line of CSV. It may hold any text; a missing
 value is the empty key, and numbers are kept as written. Every open key has a number, by which
 arrays hold the location of its model: a batch of rows costs one dictionary lookup per row, and the
 rest is vectorised. `KeyScores` holds only a few metrics per key, so that there may be many keys.
+`KeyMonitors` holds the anomaly detectors of the keys, if alerts were requested.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from kbnn.array_types import IntArray
-from kbnn.data.batch import Rows
+from kbnn.data.batch import Anomalies, Rows
 from kbnn.data.chunk import shorten
 from kbnn.data.values import number_to_text, python_values
-from kbnn.errors import DataError
+from kbnn.errors import DataError, ModelError
+from kbnn.fleet.store import FleetStore
 from kbnn.metrics.figures import Score
 from kbnn.metrics.verdicts import find_metrics
+from kbnn.model.anomaly import (
+    FLEET_HISTORY_ROWS,
+    Monitor,
+    judge_scores,
+    pack_monitor,
+    score_targets,
+    start_monitor,
+    unpack_monitor,
+    update_monitor,
+)
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast, select_rows
 
@@ -171,6 +183,15 @@ class KeyIndex:
         return sorted(numbers.tolist(), key=self._keys.__getitem__)
 
 
+def _group_by_key(keys: Sequence[str]) -> Iterator[tuple[str, IntArray]]:
+    """Yield each key with the positions of its rows, in their order."""
+    places: dict[str, list[int]] = {}
+    for at, key in enumerate(keys):
+        places.setdefault(key, []).append(at)
+    for key, group in places.items():
+        yield key, np.array(group)
+
+
 class KeyScores:
     """Scores of the first target by key, limited to the metrics of a learning curve."""
 
@@ -182,11 +203,7 @@ class KeyScores:
 
     def add(self, keys: Sequence[str], rows: Rows, forecast: Forecast) -> None:
         """Score rows of these keys."""
-        places: dict[str, list[int]] = {}
-        for at, key in enumerate(keys):
-            places.setdefault(key, []).append(at)
-        for key, group in places.items():
-            here = np.array(group)
+        for key, here in _group_by_key(keys):
             weight = None if rows.weight is None else rows.weight[here]
             judged = self._score_forecasts(rows.y[here], select_rows(forecast, here), weight)
             self._scores.setdefault(key, self._score_class()).add(judged[0])
@@ -209,3 +226,81 @@ class KeyScores:
             return {"count": 0}
         middle = ranked[(len(ranked) - 1) // 2]
         return {"count": len(ranked), "best": ranked[0], "median": middle, "worst": ranked[-1]}
+
+
+class KeyMonitors:
+    """The monitors of all keys, see kbnn.model.anomaly: some are open, the others in the store.
+
+    A monitor depends on the rows of its key alone. Its rows are consecutive rows of the key, so
+    that it has no times of day and alerts have no row number at which they began.
+
+    Parameters
+    ----------
+    store
+        Store of the fleet.
+    task
+        Target type.
+    rate
+        False alarms per row.
+    seed
+        Seed of the sampled histories.
+    """
+
+    def __init__(self, store: FleetStore, task: TargetType, rate: float, seed: int) -> None:
+        self.store, self.rate = store, rate
+        self._task = task
+        self._new = start_monitor(task, rate, seed, history=FLEET_HISTORY_ROWS)
+        self._open: dict[str, Monitor] = {}  # least recently used first
+        self._changed: set[str] = set()
+
+    def _find(self, key: str) -> Monitor:
+        """Return the monitor of a key; ModelError if the stored one is invalid."""
+        found = self._open.get(key)
+        if found is None:
+            content = self.store.read_monitor(key)
+            try:
+                found = self._new if content is None else unpack_monitor(content, self._new)
+            except ValueError as error:
+                place = self.store.path or "the fleet"
+                raise ModelError(f"{place}: is damaged (the detectors of a key)") from error
+        return found._replace(rate=self.rate)
+
+    def update(self, keys: Sequence[str], rows: Rows, forecast: Forecast) -> Anomalies:
+        """Score rows in order, each against the earlier rows of its key."""
+        z, pit = score_targets(self._task, rows.y, rows.number, forecast)
+        surprise, alerts = np.empty_like(z), []
+        for key, here in _group_by_key(keys):
+            monitor, surprise[here], found = update_monitor(
+                self._find(key), self._task, rows.y[here], z[here]
+            )
+            self._open.pop(key, None)
+            self._open[key] = monitor
+            self._changed.add(key)
+            alerts += [alert._replace(at=int(here[alert.at])) for alert in found]
+        alerts.sort(key=lambda alert: (alert.at, alert.target))
+        return Anomalies(surprise, pit, tuple(alerts))
+
+    def judge(self, keys: Sequence[str], rows: Rows, forecast: Forecast) -> Anomalies:
+        """Compute surprise and PIT of rows without updating a monitor; there are no alerts."""
+        z, pit = score_targets(self._task, rows.y, rows.number, forecast)
+        surprise = np.empty_like(z)
+        for key, here in _group_by_key(keys):
+            surprise[here] = judge_scores(self._find(key), z[here])
+        return Anomalies(surprise, pit)
+
+    def list_unsaved(self) -> list[tuple[str, bytes]]:
+        """List the keys whose monitors changed since they were written, with their bytes."""
+        return [(key, pack_monitor(self._open[key])) for key in sorted(self._changed)]
+
+    def save(self, most: int) -> None:
+        """Write what changed as part of the store's transaction; keep `most` monitors open."""
+        if self._changed:
+            self.store.write_monitors(self.list_unsaved())
+            self._changed.clear()
+        for key in list(self._open)[: max(0, len(self._open) - most)]:
+            del self._open[key]
+
+    def close_unused(self, most: int) -> None:
+        """Write all and close the least recently used, if more than `most` are open."""
+        if len(self._open) > most:
+            self.save(most // 2)

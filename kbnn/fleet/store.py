@@ -1,7 +1,8 @@
 """Storage of a fleet: a folder with a description and one SQLite file that holds the models.
 
     fleet.json      format, version and the key columns
-    models.sqlite   the model and the metrics of each key; the fleet's state
+    models.sqlite   the model and the metrics of each key; the fleet's state; with alerts, the
+                    anomaly detectors of each key
 
 A model is packed (kbnn.fleet.packing) or, where that is impossible, a compressed model file. All
 writes are part of one transaction, which is committed when the fleet is saved: models and the
@@ -52,11 +53,21 @@ _TABLES: Final = {
     "coverage REAL, alarms INTEGER, model BLOB)",
     "state": "CREATE TABLE state (name TEXT PRIMARY KEY, value BLOB)",
 }
-_SCHEMA: Final = {
-    *(("table", name, name, sql.replace(" ", "")) for name, sql in _TABLES.items()),
-    *(("index", f"sqlite_autoindex_{name}_1", name, None) for name in _TABLES),
-}
-"""The only objects in a fleet's database: type, name, table, SQL without spaces."""
+_MONITOR_TABLE: Final = "CREATE TABLE monitors (key BLOB PRIMARY KEY, detectors BLOB)"
+"""Only in a fleet that was trained with alerts."""
+
+
+def _list_objects(tables: Mapping[str, str]) -> set[tuple[str, str, str, str | None]]:
+    """List the objects of some tables: type, name, table, SQL without spaces."""
+    return {
+        *(("table", name, name, sql.replace(" ", "")) for name, sql in tables.items()),
+        *(("index", f"sqlite_autoindex_{name}_1", name, None) for name in tables),
+    }
+
+
+_SCHEMA: Final = _list_objects(_TABLES)
+_MONITOR_SCHEMA: Final = _list_objects({**_TABLES, "monitors": _MONITOR_TABLE})
+"""The only objects in a fleet's database, without and with monitors."""
 _SCAN_INSTRUCTIONS: Final = 10_000
 """Instructions of SQLite's virtual machine between two checks of a scan's progress."""
 
@@ -114,14 +125,16 @@ class FleetStore(Closeable):
 
         A view, a trigger or another column definition could run code when a table is used.
         """
-        asked = f"SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT {len(_SCHEMA) + 1}"
+        asked = (
+            f"SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT {len(_MONITOR_SCHEMA) + 1}"
+        )
         found = {
             (kind, name, table, None if sql is None else "".join(str(sql).split()))
             for kind, name, table, sql in self._database.execute(asked)
         }
         if new and not found:
             return True
-        if found != _SCHEMA:
+        if found not in (_SCHEMA, _MONITOR_SCHEMA):
             self._database.close()
             raise ModelError(
                 f"{self._display_path}: {MODELS_FILE} does not hold the tables of a fleet"
@@ -188,6 +201,35 @@ class FleetStore(Closeable):
                 ),
             )
 
+    def _has_monitors(self) -> bool:
+        asked = "SELECT count(*) FROM sqlite_master WHERE name = 'monitors'"
+        return bool(self._database.execute(asked).fetchone()[0])
+
+    def _create_monitors(self) -> None:
+        if not self._has_monitors():
+            self._database.execute(_MONITOR_TABLE)
+
+    def read_monitor(self, key: str) -> bytes | None:
+        """Return the bytes of a key's anomaly detectors; None if it has none."""
+        with self._raise_model_errors():
+            if not self._has_monitors():
+                return None
+            asked = "SELECT detectors FROM monitors WHERE key = ?"
+            row = self._database.execute(asked, (_encode_key(key),)).fetchone()
+        if row is not None and not isinstance(row[0], bytes):
+            raise ModelError(f"{self._display_path}: is damaged (the detectors of a key)")
+        return None if row is None else row[0]
+
+    def write_monitors(self, monitors: Iterable[tuple[str, bytes]]) -> None:
+        """Write the anomaly detectors of keys as part of the transaction."""
+        with self._raise_model_errors():
+            self._begin_transaction()
+            self._create_monitors()
+            self._database.executemany(
+                "INSERT OR REPLACE INTO monitors VALUES (?, ?)",
+                ((_encode_key(key), content) for key, content in monitors),
+            )
+
     def copy_to(self, other: FleetStore) -> None:
         """Write all models and the state to another store, as part of its transaction."""
         with self._raise_model_errors():
@@ -199,7 +241,11 @@ class FleetStore(Closeable):
     def _copy_tables(self, other: FleetStore) -> None:
         """Copy row by row: `backup` would wait forever for a transaction of this connection."""
         other._begin_transaction()
-        for table, marks in (("models", "?, ?, ?, ?, ?, ?"), ("state", "?, ?")):
+        tables = {"models": "?, ?, ?, ?, ?, ?", "state": "?, ?"}
+        if self._has_monitors():
+            tables["monitors"] = "?, ?"
+            other._create_monitors()
+        for table, marks in tables.items():
             rows = self._database.execute(f"SELECT * FROM {table}")
             other._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
@@ -231,6 +277,7 @@ class FleetStore(Closeable):
             self._begin_transaction()
             self._database.execute("DELETE FROM models")
             self._database.execute("DELETE FROM state")
+            self._database.execute("DROP TABLE IF EXISTS monitors")
 
     def read_state(self) -> dict[str, bytes]:
         """Return the fleet's own state by name; empty if it was never saved."""

@@ -37,7 +37,8 @@ The readable version is kbnn.model.anomaly_reference, the compiled one csrc/anom
 
 A `Monitor` holds one detector per target. Rows are scored under the distributions predicted before
 they were learned, in the order in which they are learned; later passes do not count. A model has a
-monitor only after `set_alert_rate`.
+monitor only after `set_alert_rate`. In a fleet each key has a monitor of its own
+(kbnn.fleet.key_index), with FLEET_HISTORY_ROWS values per statistic and without times of day.
 """
 
 from __future__ import annotations
@@ -305,6 +306,8 @@ def count_bytes(state: DetectorState) -> int:
 
 DEFAULT_ALERT_RATE: Final = 1e-3
 """False alarms per row."""
+FLEET_HISTORY_ROWS: Final = 256
+"""Values held per statistic by the detector of a key: 15 KB per key and target."""
 MAX_ALERT_RATE: Final = 0.01
 """Episodes that follow within 75 rows are one, so that alerts cannot be more frequent."""
 MIN_ALERT_RATE: Final = 1e-9
@@ -371,15 +374,40 @@ class Monitor(NamedTuple):
     rate: float  # false alarms per row, over all targets
 
 
-def start_monitor(schema: Schema, task: TargetType, rate: float, seed: int = 0) -> Monitor:
-    """Start a monitor that has seen no row."""
-    detectors = [
-        init_detector(
-            has_value=not task.labels, has_clock=schema.clock is not None, seed=seed % 2**53
-        )
-        for _ in task.targets
-    ]
-    return Monitor(tuple(detectors), rate)
+def start_monitor(
+    task: TargetType,
+    rate: float,
+    seed: int = 0,
+    *,
+    has_clock: bool = False,
+    history: int = HISTORY_ROWS,
+) -> Monitor:
+    """Start a monitor that has seen no row; the arguments are those of `init_detector`."""
+    detector = init_detector(
+        has_value=not task.labels, has_clock=has_clock, history=history, seed=seed % 2**53
+    )
+    return Monitor((detector,) * len(task.targets), rate)  # detectors are never changed in place
+
+
+def pack_monitor(monitor: Monitor) -> bytes:
+    """Return the state of the detectors as bytes."""
+    return b"".join(part.tobytes() for detector in monitor.detectors for part in detector)
+
+
+def unpack_monitor(content: bytes, like: Monitor) -> Monitor:
+    """Restore a monitor shaped as `like` from `pack_monitor`; ValueError if that is impossible."""
+    values, detectors = np.frombuffer(content), []
+    for shape in like.detectors:
+        parts = []
+        for part in shape:
+            parts.append(values[: part.size].reshape(part.shape).copy())
+            values = values[part.size :]
+        detectors.append(DetectorState._make(parts))
+        if not is_valid_detector(detectors[-1], shape):
+            raise ValueError("a detector is out of range")
+    if len(values):
+        raise ValueError("a detector is too long")
+    return like._replace(detectors=tuple(detectors))
 
 
 def set_alert_rate(model: OnlineModel, rate: AlertRate | None = None) -> None:
@@ -397,8 +425,9 @@ def set_alert_rate(model: OnlineModel, rate: AlertRate | None = None) -> None:
         known = rate.per_row(model.schema)
     else:
         known = DEFAULT_ALERT_RATE if before is None else before.rate
+    has_clock = model.schema.clock is not None
     model.monitor = (
-        start_monitor(model.schema, model.task, known, model.settings.seed)
+        start_monitor(model.task, known, model.settings.seed, has_clock=has_clock)
         if before is None
         else before._replace(rate=known)
     )
@@ -428,40 +457,59 @@ def monitor_rows(
         Surprise and PIT of each row and target, and the alerts.
     """
     z, pit = score_targets(task, rows.y, rows.number, forecast)
-    surprise = np.empty_like(z)
     seconds = None if rows.time is None else np.ascontiguousarray(rows.time[:, 1])
+    monitor, surprise, found = update_monitor(monitor, task, rows.y, z, seconds)
+    alerts = [
+        alert._replace(start=max(1, int(rows.number[alert.at]) - alert.length + 1))
+        for alert in found
+    ]
+    return monitor, Anomalies(surprise, pit, tuple(alerts))
+
+
+def update_monitor(
+    monitor: Monitor,
+    task: TargetType,
+    y: FloatArray,
+    z: FloatArray,
+    seconds: FloatArray | None = None,
+) -> tuple[Monitor, FloatArray, list[RowAlert]]:
+    """Update the detectors with consecutive rows; return surprise (n, T) and the alerts.
+
+    Parameters
+    ----------
+    monitor
+        State after the rows before; it is not changed.
+    task
+        Target type.
+    y, z
+        Targets and their normal scores (n, T), see `score_targets`.
+    seconds
+        Local time (n,), for the season.
+    """
+    surprise = np.empty_like(z)
     detectors, alerts = [], []
     for j, detector in enumerate(monitor.detectors):
-        y = np.ascontiguousarray(rows.y[:, j])
+        value = np.ascontiguousarray(y[:, j])
         first = int(detector.scalars[SCALAR.row])
         detector, found = update_detector(
             detector,
-            np.full_like(y, np.nan) if task.labels else y,
+            np.full_like(value, np.nan) if task.labels else value,
             z[:, j],
             rate=monitor.rate / len(monitor.detectors),
             seconds=seconds,
-            missing=np.isnan(y).astype(np.float64),
+            missing=np.isnan(value).astype(np.float64),
         )
         detectors.append(detector)
         surprise[:, j] = found.surprise
         for alert in found.alerts:
             if not alert.is_open:
                 continue
-            at = alert.row - first
-            start = max(1, int(rows.number[at]) - (alert.row - alert.start))
+            at, score = alert.row - first, alert.score / math.log(10.0)
             alerts.append(
-                RowAlert(
-                    at,
-                    j,
-                    alert.kind,
-                    start,
-                    alert.length,
-                    float(found.surprise[at]),
-                    alert.score / math.log(10.0),
-                )
+                RowAlert(at, j, alert.kind, 0, alert.length, float(found.surprise[at]), score)
             )
     alerts.sort(key=lambda alert: (alert.at, alert.target))
-    return monitor._replace(detectors=tuple(detectors)), Anomalies(surprise, pit, tuple(alerts))
+    return monitor._replace(detectors=tuple(detectors)), surprise, alerts
 
 
 def judge_rows(
@@ -472,11 +520,16 @@ def judge_rows(
     Without a monitor, surprise is that of the stated tail probabilities.
     """
     z, pit = score_targets(task, rows.y, rows.number, forecast)
+    return Anomalies(judge_scores(monitor, z), pit)
+
+
+def judge_scores(monitor: Monitor | None, z: FloatArray) -> FloatArray:
+    """Return the surprise of normal scores (n, T), see `judge_rows`."""
     surprise = np.empty_like(z)
     for j in range(z.shape[1]):
         detector = init_detector(history=1) if monitor is None else monitor.detectors[j]
         surprise[:, j] = measure_surprise(detector, z[:, j])
-    return Anomalies(surprise, pit)
+    return surprise
 
 
 def score_targets(

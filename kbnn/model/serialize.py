@@ -233,7 +233,7 @@ def _restore_monitor(model: OnlineModel, header: dict[str, Any], arrays: Arrays)
     """Restore the detectors of the targets, and check them."""
     rate = _read_float(header["rate"])
     _require(0.0 < rate <= MAX_ALERT_RATE, "rate of alerts")
-    pattern = start_monitor(model.schema, model.task, rate, 0)
+    pattern = start_monitor(model.task, rate, has_clock=model.schema.clock is not None)
     detectors = []
     for j, like in enumerate(pattern.detectors):
         own = _select_prefix(arrays, f"detector{j}/")

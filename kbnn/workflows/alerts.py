@@ -40,20 +40,22 @@ from kbnn.data.schema import Schema
 from kbnn.data.timestamps import parse_time_value
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
-from kbnn.model.anomaly import AlertRate, monitor_rows, set_alert_rate
+from kbnn.fleet.fleet import DEFAULT_OPEN_MODELS, Fleet
+from kbnn.fleet.key_index import KeyMonitors, read_keys
+from kbnn.model.anomaly import AlertRate, Monitor, monitor_rows, set_alert_rate
+from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.output.fields import decode_targets
 from kbnn.output.writers import STDOUT, open_output
 from kbnn.sink import Closeable
-from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
 from kbnn.wording import describe_os_error, format_count, format_number, format_rows
 
 ALERT_FIELDS: Final = (
-    *("row", "id", "time", "target", "value", "lower", "upper"),
+    *("row", "id", "time", "key", "target", "value", "lower", "upper"),
     *("surprise", "score", "kind", "start", "length"),
 )
-"""Columns of an alert; `id` only if the rows have one."""
+"""Columns of an alert; `id` only if the rows have one, `key` in a fleet."""
 
 AlertRecord = dict[str, Any]
 
@@ -61,26 +63,35 @@ _TEXT: Final = ("", ".csv", ".tsv", ".txt")
 _JSON: Final = (".jsonl", ".ndjson")
 
 
+def start_monitor(model: StreamModel, rate: AlertRate | None) -> None:
+    """Monitor the rows that a model or fleet learns from now on; None keeps its rate."""
+    if isinstance(model, Fleet):
+        model.set_alert_rate(rate)
+    else:
+        assert isinstance(model, OnlineModel)
+        set_alert_rate(model, rate)
+
+
 def describe_alerts(
+    model: StreamModel,
     rows: Rows,
     forecast: Forecast,
     anomalies: Anomalies,
-    schema: Schema,
-    task: TargetType,
     interval: float = 0.9,
 ) -> list[AlertRecord]:
     """Return the alerts of a batch as plain values by column; None is missing.
 
     Parameters
     ----------
+    model
+        The model or fleet.
     rows, forecast, anomalies
         The batch, the forecasts made before it was learned, and what was found in it.
-    schema, task
-        Columns and target type of the model.
     interval
         Probability between `lower` and `upper`.
     """
-    records = []
+    records, schema, task = [], model.schema, model.task
+    keys = read_keys(rows, model.key) if model.key and anomalies.alerts else []
     for alert in anomalies.alerts:
         at, j = alert.at, alert.target
         lower = upper = None
@@ -95,6 +106,7 @@ def describe_alerts(
             "row": int(rows.number[at]),
             "id": None if rows.id is None else rows.id[at],
             "time": time,
+            "key": keys[at] if keys else None,
             "target": task.targets[j],
             "value": value if value is None or isinstance(value, str) else float(value),
             "lower": lower,
@@ -102,13 +114,18 @@ def describe_alerts(
             "surprise": alert.surprise,
             "score": alert.score,
             "kind": alert.kind,
-            "start": alert.start,
+            "start": alert.start or None,
             "length": alert.length,
         }
-        if schema.id is None:
-            del record["id"]
-        records.append({name: _drop_nan(part) for name, part in record.items()})
+        shown = _list_alert_fields(schema, bool(model.key))
+        records.append({name: _drop_nan(record[name]) for name in shown})
     return records
+
+
+def _list_alert_fields(schema: Schema, has_key: bool) -> list[str]:
+    """List the columns of the alerts of a model or fleet."""
+    absent = {"id"} if schema.id is None else set()
+    return [name for name in ALERT_FIELDS if name not in absent and (has_key or name != "key")]
 
 
 def _drop_nan(value: Any) -> Any:
@@ -124,17 +141,21 @@ class AlertWriter(Closeable):
         File to write; `-` is CSV on standard output.
     schema
         Columns of the model.
+    has_key
+        Whether the model is a fleet.
     keep
         Number of bytes of an existing file to keep, to resume a run.
     """
 
-    def __init__(self, path: str, schema: Schema, *, keep: int | None = None) -> None:
+    def __init__(
+        self, path: str, schema: Schema, *, has_key: bool = False, keep: int | None = None
+    ) -> None:
         check_alert_name(path)
         ending = os.path.splitext(path)[1].lower()
         self.path = path
         self._is_json = ending in _JSON
         self._delimiter = "\t" if ending == ".tsv" else ","
-        self._fields = [name for name in ALERT_FIELDS if name != "id" or schema.id is not None]
+        self._fields = _list_alert_fields(schema, has_key)
         self._file = open_output(path, keep)
         if keep is None and not self._is_json:
             self._file.write(self._format_line(self._fields).encode())
@@ -347,7 +368,7 @@ class AlertScoring:
     Parameters
     ----------
     model
-        The model; it is monitored from now on if it `learn`s, otherwise a copy of its monitor is.
+        The model or fleet; it is monitored from now on if it `learn`s, otherwise a copy is.
     learn
         Whether the model learns the rows.
     rate
@@ -360,21 +381,28 @@ class AlertScoring:
 
     def __init__(
         self,
-        model: OnlineModel,
+        model: StreamModel,
         *,
         learn: bool,
         rate: AlertRate | None,
         events: EventWindows | None = None,
         writer: AlertWriter | None = None,
     ) -> None:
-        before = model.monitor
-        set_alert_rate(model, rate)
         self._model, self._writer, self._events = model, writer, events
-        assert model.monitor is not None
-        self._monitor = model.monitor
-        self.rate = model.monitor.rate
-        if not learn:
-            model.monitor = before
+        if isinstance(model, Fleet):
+            monitored = model if learn else model.copy()
+            monitored.set_alert_rate(rate)
+            assert monitored.monitors is not None
+            self._monitor: Monitor | KeyMonitors = monitored.monitors
+        else:
+            assert isinstance(model, OnlineModel)
+            before = model.monitor
+            set_alert_rate(model, rate)
+            assert model.monitor is not None
+            self._monitor = model.monitor
+            if not learn:
+                model.monitor = before
+        self.rate = self._monitor.rate
         self.alerts = self.false_alarms = 0
         self._rows = self._ordinary_rows = 0
         count = 0 if events is None else len(events.start)
@@ -384,10 +412,14 @@ class AlertScoring:
     def add(self, rows: Rows, forecast: Forecast, anomalies: Anomalies | None) -> None:
         """Add rows; without `anomalies`, which the learning model found, they are monitored."""
         model = self._model
-        if anomalies is None:
+        if anomalies is None and isinstance(self._monitor, KeyMonitors):
+            anomalies = self._monitor.update(read_keys(rows, model.key), rows, forecast)
+            self._monitor.close_unused(DEFAULT_OPEN_MODELS)
+        elif anomalies is None:
+            assert isinstance(self._monitor, Monitor)
             self._monitor, anomalies = monitor_rows(self._monitor, model.task, rows, forecast)
         if self._writer is not None:
-            self._writer.write(describe_alerts(rows, forecast, anomalies, model.schema, model.task))
+            self._writer.write(describe_alerts(model, rows, forecast, anomalies))
         self.alerts += len(anomalies.alerts)
         if self._events is not None:
             self._score_alerts(self._events, rows, [alert.at for alert in anomalies.alerts])

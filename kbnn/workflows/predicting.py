@@ -17,6 +17,7 @@ from kbnn.data.batch import (
     TargetTypeChange,
     concat_rows,
     join_anomalies,
+    slice_anomalies,
 )
 from kbnn.data.dataset import Stream, open_stream
 from kbnn.data.read_options import ReadOptions
@@ -115,10 +116,12 @@ class LearningPipeline:
     def _receive_blocks(self, fleet: Fleet, most: int) -> Iterator[LearnedRows]:
         """Yield finished blocks until at most `most` are in flight."""
         while fleet.blocks_in_flight > most:
-            forecast, at = fleet.receive_block(), 0
+            (forecast, _, anomalies), at = fleet.receive_block(), 0
             for rows in self._sent.pop(0):
-                yield LearnedRows(rows, select_rows(forecast, slice(at, at + len(rows.y))))
-                at += len(rows.y)
+                end = at + len(rows.y)
+                found = slice_anomalies(anomalies, at, end)
+                yield LearnedRows(rows, select_rows(forecast, slice(at, end)), (), found)
+                at = end
 
 
 @contextmanager
@@ -213,9 +216,11 @@ def collect_forecasts(
 
 
 def _judge_rows(model: StreamModel, rows: Rows, forecast: Forecast) -> Anomalies:
-    """Compute surprise and PIT of predicted rows; a fleet has no monitor."""
-    monitor = model.monitor if isinstance(model, OnlineModel) else None
-    return judge_rows(monitor, model.task, rows, forecast)
+    """Compute surprise and PIT of predicted rows."""
+    if isinstance(model, Fleet):
+        return model.judge_rows(rows, forecast)
+    assert isinstance(model, OnlineModel)
+    return judge_rows(model.monitor, model.task, rows, forecast)
 
 
 class PredictedRows(NamedTuple):

@@ -21,7 +21,6 @@ from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.verdicts import find_metrics
 from kbnn.model import file as modelfile
-from kbnn.model.anomaly import set_alert_rate
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
@@ -30,7 +29,7 @@ from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer
 from kbnn.targets.registry import TARGET_TYPES
 from kbnn.wording import format_count, format_rows
 from kbnn.workflows import keyed
-from kbnn.workflows.alerts import AlertCommand, AlertWriter, describe_alerts
+from kbnn.workflows.alerts import AlertCommand, AlertWriter, describe_alerts, start_monitor
 from kbnn.workflows.checkpoint import (
     Checkpoint,
     Interrupted,
@@ -259,17 +258,9 @@ class Training:
         check_network_size(settings, self.stream.schema)
         self.model = model or self._create_model(settings, self.stream.schema.copy())
         self.tally_before = RowTally.from_model(self.model)
-        if self.options.wants_alerts:
-            self._start_monitor("--alert-exec" if self.options.alerts is None else "--alerts")
-        elif self.options.surprise:
-            self._start_monitor("--surprise")
+        if self.options.wants_alerts or self.options.surprise:
+            start_monitor(self.model, self.options.alert_rate)
         self.ready = True
-
-    def _start_monitor(self, flag: str) -> None:
-        """Monitor the rows of the run; UsageError for a fleet, whose models have no monitor."""
-        if not isinstance(self.model, OnlineModel):
-            raise UsageError(f"{flag} needs a single model: a fleet has no anomaly detectors")
-        set_alert_rate(self.model, self.options.alert_rate)
 
     def _create_model(self, settings: Settings, schema: Schema) -> StreamModel:
         if self.options.key:
@@ -342,7 +333,10 @@ class Training:
             keep = position.alerts_bytes if position.alerts == path else None
             if keep is None:
                 self.listener.on_notice(f"the alerts begin at row {position.rows + 1}")
-        self._alerts = stack.enter_context(AlertWriter(path, stream.schema, keep=keep))
+        has_key = bool(self.model.key)
+        self._alerts = stack.enter_context(
+            AlertWriter(path, stream.schema, has_key=has_key, keep=keep)
+        )
         self.position = replace(position, alerts=None if path == STDOUT else path)
 
     def _write_alerts(self, one: LearnedRows) -> None:
@@ -350,10 +344,8 @@ class Training:
         wanted = self.options.wants_alerts
         if not wanted or one.anomalies is None or not one.anomalies.alerts:
             return
-        model = self.overall_model
         records = describe_alerts(
-            *(one.rows, one.forecast, one.anomalies, model.schema, model.task),
-            self.options.interval,
+            self.model, one.rows, one.forecast, one.anomalies, self.options.interval
         )
         self.alert_count += len(records)
         if self._alerts is not None:

@@ -102,7 +102,6 @@ def evaluate(
     judged = keyed.load(model)
     asked = {
         **{"--horizon": horizon is not None, "--plot": plot is not None},
-        **{"--alerts": alerts is not None, "--events": events is not None},
     }
     keyed.check_single_model(judged, model, asked)
     if learn:
@@ -114,7 +113,6 @@ def evaluate(
     known = [*figures, *(alerting.ALERT_FIGURES if watched else ())]
     checks = [parse_check(text, known, judged.task.targets) for text in fail_if]
     on_alerts = [check for check in checks if check.figure not in figures]
-    single = keyed.get_overall_model(judged)
     with (
         ExitStack() as stack,
         predicting.open_inference_stream(
@@ -142,10 +140,12 @@ def evaluate(
                 writer = (
                     None
                     if alerts is None
-                    else stack.enter_context(alerting.AlertWriter(alerts, judged.schema))
+                    else stack.enter_context(
+                        alerting.AlertWriter(alerts, judged.schema, has_key=bool(judged.key))
+                    )
                 )
                 scoring = alerting.AlertScoring(
-                    single, learn=learn, rate=alert_rate, events=windows, writer=writer
+                    judged, learn=learn, rate=alert_rate, events=windows, writer=writer
                 )
             result = evaluating.evaluate(
                 judged,

@@ -108,7 +108,7 @@ def predict(
                 f"{sources[0]}, or export the model of a key"
             )
     given = {name: value is not None for name, value in single_only.items()}
-    keyed.check_single_model(known, model, {**given, "--surprise": surprise})
+    keyed.check_single_model(known, model, given)
     single = keyed.get_overall_model(known)
     known.set_interval_mode(intervals)
     wanted = OutputOptions(interval, quantiles, decompose, surprise=surprise)

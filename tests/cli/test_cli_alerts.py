@@ -173,7 +173,10 @@ def test_an_alert_names_the_id_of_its_row(stream: Path) -> None:
         (["--alerts", "-", "--predictions", "-"], "cannot both go to standard output"),
         (["--alerts", "-", "--json"], "cannot both go to standard output"),
         (["--alerts", "a.csv", "--shuffle"], "leave out --shuffle"),
-        (["--alerts", "a.csv", "--key", "x", "--lags", "off"], "a fleet has no anomaly detectors"),
+        (
+            ["--alerts", "a.csv", "--key", "x", "--lags", "off", "--alert-rate", "1/week"],
+            "the keys of a fleet have no common clock",
+        ),
         (["--alert-rate", "1e-3"], "add --alerts FILE"),
         (["--alerts", "a.csv", "--alert-rate", "2"], "is a rate per row from 1e-09 to 0.01"),
         (["--alerts", "a.csv", "--alert-rate", "9/hour"], "the rate per row must lie between"),
@@ -191,6 +194,77 @@ def test_what_cannot_be_done_is_said(stream: Path, words: list[str], reason: str
     assert reason in ran.err
     assert len(ran.err.splitlines()) == 1
     assert not (stream / "a.csv").exists()
+
+
+def write_fleet_rows(path: Path) -> None:
+    """Write the rows of three devices, one of which has a spike at its row 800."""
+    rng = np.random.default_rng(0)
+    lines = ["device,x,y"]
+    for i in range(1000):
+        for k in range(3):
+            x, e = rng.standard_normal(2)
+            y = (k + 1) * x + 0.3 * e + (50.0 if (i, k) == (800, 2) else 0.0)
+            lines.append(f"d{k},{x:.6f},{y:.6f}")
+    path.write_text("\n".join([*lines, ""]))
+
+
+def test_each_key_of_a_fleet_has_its_own_alerts(stream: Path) -> None:
+    write_fleet_rows(stream / "rows.csv")
+    words = ("train", "rows.csv", "--key", "device", "-q", "--surprise", "--alert-rate", "0.01")
+    for name, limits in {"a": (), "b": ("--open", "1")}.items():
+        outputs = ("-m", name, "--alerts", f"{name}.csv", "--predictions", f"{name}-p.csv")
+        assert kbnn(*words, *outputs, *limits).code == 0
+    for name in ("b.csv", "b-p.csv"):  # results do not depend on which detectors are in memory
+        assert (stream / name).read_bytes() == (stream / name.replace("b", "a", 1)).read_bytes()
+    found = {int(alert["row"]): alert for alert in read_alerts(stream / "a.csv")}
+    spike = found[3 * 800 + 3]
+    assert (spike["key"], spike["kind"], spike["start"], spike["length"]) == (
+        "d2",
+        "spike",
+        "",
+        "1",
+    )
+    alone = [line for line in (stream / "rows.csv").read_text().splitlines() if line[:2] == "d2"]
+    (stream / "d2.csv").write_text("\n".join(["device,x,y", *alone, ""]))
+    scored = kbnn("evaluate", "a", "d2.csv", "--alerts", "e.csv", "--json", "--fail-if", "alerts>0")
+    assert scored.code == 3
+    assert {alert["key"] for alert in read_alerts(stream / "e.csv")} == {"d2"}
+    assert kbnn("evaluate", "a", "d2.csv", "--learn", "--alerts", "f.csv", "-q").code == 0
+    assert len(read_alerts(stream / "f.csv")) > 0
+    said = kbnn("predict", "a", "d2.csv", "--surprise").out.splitlines()
+    surprise = [float(line.split(",")[-2]) for line in said[1:]]
+    assert int(np.argmax(surprise)) == 800
+
+
+KILLED = ["train", "rows.csv", "--alerts", "a.csv", "--alert-rate", "0.01", "-q"]
+KILLED += ["--predictions", "p.csv", "--checkpoint-every", "0.001"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("kind", ["model", "fleet"])
+def test_every_alert_is_written_once_after_kills(stream: Path, kind: str) -> None:
+    """Kill a trainer twice at a random moment after its first alerts, and resume it."""
+    words = [*KILLED, "--layers", "5"]
+    if kind == "fleet":
+        write_fleet_rows(stream / "rows.csv")
+        words = [*KILLED, "--key", "device"]
+    assert kbnn(*words, "-m", "whole").code == 0
+    whole = [(stream / name).read_bytes() for name in ("a.csv", "p.csv")]
+    assert whole[0].count(b"\n") > 5
+    dice = np.random.default_rng(len(kind))
+    for _ in range(2):
+        before = (stream / "a.csv").stat().st_mtime_ns
+        trainer = subprocess.Popen(
+            [sys.executable, "-m", "kbnn_cli.startup", *words, "-m", "m", "--resume"],
+            stdin=subprocess.DEVNULL,
+        )
+        while trainer.poll() is None and (stream / "a.csv").stat().st_mtime_ns == before:
+            time.sleep(0.001)
+        time.sleep(float(dice.uniform(0.0, 0.1)))
+        trainer.kill()
+        assert trainer.wait() in (0, -9)
+    assert kbnn(*words, "-m", "m", "--resume").code == 0
+    assert [(stream / name).read_bytes() for name in ("a.csv", "p.csv")] == whole
 
 
 RECORD = "import sys, os; open(f'{os.getpid()}.json', 'w').write(sys.stdin.read())"
