@@ -408,8 +408,10 @@ class OnlineModel:
 
 def _record_alarm_times(model: OnlineModel, rows: Rows, forecast: Forecast) -> None:
     """Record when the rows that raised a drift alarm were measured, if there is a clock."""
+    if rows.time is None:
+        return
     raised = np.flatnonzero(forecast.status & ALARM)
-    if rows.time is None or not len(raised):
+    if not len(raised):
         return
     times = {model.rows_seen + 1 + int(at): rows.time[at].tolist() for at in raised}
     known = {**model.alarm_times, **times}
