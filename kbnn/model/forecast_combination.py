@@ -275,7 +275,7 @@ class StepErrors(NamedTuple):
         mean, sd = _average_candidates(weights, made, sd)
         sd = apply_widths(self.widths, sd)
         stated = apply_calibration(self.calibration, mean[:, None], sd[:, None])[:, 0]
-        return OneStepForecast(mean, sd, stated)
+        return OneStepForecast(mean, sd, stated, weights[:, 0])
 
     def learn_one_step(
         self,
@@ -332,7 +332,7 @@ class StepErrors(NamedTuple):
             calibration=tails,
             widths=widths,
         )
-        return after, OneStepForecast(combined, wide, stated)
+        return after, OneStepForecast(combined, wide, stated, weights[:, 0])
 
     @property
     def typical_sd(self) -> float:
@@ -381,6 +381,7 @@ class OneStepForecast(NamedTuple):
     mean: FloatArray
     raw_sd: FloatArray
     stated: FloatArray  # (n, fields)
+    network_weight: FloatArray  # (n,) share of the network in the mean
 
 
 def _compute_log_var(sd: FloatArray) -> FloatArray:
