@@ -519,13 +519,13 @@ def _list_variances(sd: FloatArray, sums: FloatArray) -> FloatArray:
     var = np.where(sd > 0.0, sd, 1.0) ** 2
     prior = _WIDTH_PRIOR_ROWS * var[:, None]
     past = (sums[:, 1::2] + prior) / (sums[:, ::2] + _WIDTH_PRIOR_ROWS)
-    return np.clip(np.column_stack((var, past)), *_WIDTH_VAR_LIMITS)
+    return np.asarray(np.clip(np.column_stack((var, past)), *_WIDTH_VAR_LIMITS))
 
 
 def _scale_variances(variances: FloatArray, sums: FloatArray) -> FloatArray:
     """Return variances (n, 3) times their mean ratios so far."""
     ratio = (sums[:, 1:] + _WIDTH_RATIO_PRIOR_ROWS) / (sums[:, :1] + _WIDTH_RATIO_PRIOR_ROWS)
-    return np.clip(variances * ratio, *_WIDTH_VAR_LIMITS)
+    return np.asarray(np.clip(variances * ratio, *_WIDTH_VAR_LIMITS))
 
 
 def _average_variances(sd: FloatArray, variances: FloatArray, scores: FloatArray) -> FloatArray:

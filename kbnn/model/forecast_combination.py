@@ -94,12 +94,11 @@ PULL_PRIOR_ROWS: Final = 30.0
 """Weight of b = 1, in rows."""
 MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
 """Steps up to which variances grow."""
-ORIGIN_SPACING: Final = ((512, 8), (4096, 34), (16384, 89), (2**62, 144))
-"""Mean rows between origins up to a number of rows: learning a row costs less in a long stream.
-With these spacings, recording takes about 30 % of the learning time of samples/load.csv."""
+ORIGIN_SPACING: Final = ((512, 12), (2048, 42), (4096, 89), (16384, 144), (2**62, 233))
+"""Mean rows between origins up to a number of rows: learning a row costs less in a long stream."""
 SHORT_STEPS: Final = 12
-FULL_PATH_ORIGINS: Final = 3
-"""One origin in three has all steps, the others only the first 12: errors of many steps are
+FULL_PATH_ORIGINS: Final = 2
+"""One origin in two has all steps, the other only the first 12: errors of many steps are
 correlated among near origins."""
 
 _ERROR_EDGES: Final = np.exp(np.linspace(np.log(0.1), np.log(12.0), 31))
@@ -347,8 +346,8 @@ class StepErrors(NamedTuple):
     def is_valid(self) -> bool:
         """Return whether shapes and values are possible."""
         like = StepErrors.create()
-        sums = (*self[:6], self.age, self.rows, self.one_step, self.level[:1], self.pull[:2])
-        sums += (self.widths[:8], self.combined_square)
+        sums = [*self[:6], self.age, self.rows, self.one_step, self.level[:1], self.pull[:2]]
+        sums += [self.widths[:8], self.combined_square]
         return (
             all(part.shape[1:] == other.shape[1:] for part, other in zip(self, like, strict=True))
             and all(
@@ -505,7 +504,7 @@ def _count_independent(errors: StepErrors, number: FloatArray) -> FloatArray:
     Paths from close origins overlap: of n errors at step h over N rows, only N/h + 1 count.
     """
     span = errors.rows[1] - errors.rows[2]
-    return np.minimum(number, span / np.arange(1, COMBINED_STEPS + 1) + 1.0)
+    return np.asarray(np.minimum(number, span / np.arange(1, COMBINED_STEPS + 1) + 1.0))
 
 
 def _compute_width_factors(errors: StepErrors) -> FloatArray:

@@ -32,8 +32,11 @@ from kbnn.errors import ArgumentError, DataError, UsageError
 from kbnn.fleet.fleet import Fleet
 from kbnn.metrics.sections import ChartGroup, ChartSpec, TargetSection
 from kbnn.metrics.verdicts import StepFigures, Verdict, judge_steps
+from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import (
+    FirstStep,
+    ForecastContext,
     HorizonPath,
     SequenceNotices,
     align_history,
@@ -391,9 +394,11 @@ def _forecast_origins(
 ) -> list[Forecast]:
     """Forecast the steps from each origin; an origin is the number of rows before it.
 
-    The network does not change. Weights and widths by step follow the outcomes of earlier origins.
+    The network does not change. Weights and widths by step follow the outcomes of earlier origins,
+    those of the first step too.
     """
     history, errors, done, scored = past.copy(), model.step_errors, 0, 0
+    context = model.forecast_context
     if not np.array_equal(past.values, model.history.values, equal_nan=True):
         errors = errors.drop_pending()
     targets = _join_targets(model, past, rows)
@@ -407,17 +412,25 @@ def _forecast_origins(
             done = place
             known.append(history.copy())
         ahead = [take_rows(future, chosen + h) for h in range(steps)]
-        paths = forecast_origins(model.forecast_context, known, ahead)
+        paths = forecast_origins(context, known, ahead)
         for k, place in enumerate(chosen.tolist()):
             values = targets[: len(past.values) + place]
-            errors = errors.advance(place - scored).resolve_pending(
-                values, model.forecast_context.season
-            )
+            errors = errors.advance(place - scored).resolve_pending(values, context.season)
             scored, path = place, paths.select_origin(k)
             combined = errors.open_combiner().combine(path.candidates)
+            context = context._replace(errors=errors)
+            made.append(path.apply_combination(combined, context))
+            errors = _learn_first_step(context, path.first, rows.y[place : place + 1, 0])
             errors = errors.add_origin(path.candidates, combined)
-            made.append(path.apply_combination(combined))
     return made
+
+
+def _learn_first_step(context: ForecastContext, first: FirstStep, y: FloatArray) -> StepErrors:
+    """Record the error of the first step from one origin, unless its inputs were unknown."""
+    if first.unknown[0]:
+        return context.errors
+    mean, sd = first.network.mean[:, 0], first.network.sd[:, 0]
+    return context.learn_one_step(mean, sd, first.naive, y)[0]
 
 
 def _hide_unknown_inputs(model: OnlineModel, rows: Rows) -> Rows:

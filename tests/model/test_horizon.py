@@ -80,8 +80,10 @@ def test_origins_together_are_origins_alone(learned: OnlineModel) -> None:
         path = HorizonPath(context, [past])
         made = context.errors.open_combiner().combine(alone.candidates)
         each = join_forecasts([path.forecast_step(step) for step in steps])
-        np.testing.assert_allclose(alone.apply_combination(made).mean, each.mean, rtol=1e-12)
-        np.testing.assert_allclose(alone.apply_combination(made).sd, each.sd, rtol=1e-12)
+        np.testing.assert_allclose(
+            alone.apply_combination(made, context).mean, each.mean, rtol=1e-12
+        )
+        np.testing.assert_allclose(alone.apply_combination(made, context).sd, each.sd, rtol=1e-12)
 
 
 def test_the_path_stays_in_reach(learned: OnlineModel) -> None:
