@@ -464,9 +464,11 @@ _WIDTH_ERROR_LIMIT_SD: Final = 8.0
 _WIDTH_SQUARE_LIMIT: Final = 25.0
 """Limits of an error in predicted sds, and of its square in the score of a width."""
 _WIDTH_VAR_LIMITS: Final = (1e-280, 1e280)
-WIDTH_FIELDS: Final = 11
+_USUAL_LOG_SDS: Final = 2.0
+_LEAST_LOG_SPREAD: Final = 0.3
+WIDTH_FIELDS: Final = 13
 """Number and squares of errors by half-life (4), number and sums of squared errors over the three
-variances (4), log scores of the three (3)."""
+variances (4), log scores of the three (3), sums of log predicted variances and their squares."""
 
 
 def learn_widths(
@@ -480,7 +482,9 @@ def learn_widths(
 
         log v = sum_c w_c log v_c,   w_c ~ exp(l_c).
 
-    A width that varies for no reason loses against a constant one.
+    A width that varies for no reason loses against a constant one. Where the predicted variance is
+    larger than usual (as if inputs are missing), by more than two sds of its logarithm so far, the
+    excess multiplies all three.
 
     Parameters
     ----------
@@ -497,28 +501,40 @@ def learn_widths(
     limit = np.where(used, _WIDTH_ERROR_LIMIT_SD * sd, 0.0)
     square = np.clip(np.where(used, y - mean, 0.0), -limit, limit) ** 2
     errors = sum_discounted(widths[:4], np.column_stack((used, square, used, square)), _WIDTH_DECAY)
-    variances = _list_variances(sd, errors[:-1])
+    log_var = 2.0 * np.log(np.where(used, sd, 1.0))
+    logs = sum_discounted(widths[11:], np.column_stack((log_var, log_var**2)), _SCORE_DECAY)
+    usual = np.column_stack((errors[:-1, 0], logs[:-1]))
+    variances = _list_variances(sd, errors[:-1], usual)
     ratio = np.minimum(square[:, None] / variances, 2.0 * _WIDTH_SQUARE_LIMIT)
     ratios = sum_discounted(widths[4:8], np.column_stack((used, ratio)), _SCORE_DECAY)
     variances = _scale_variances(variances, ratios[:-1])
     limited = np.minimum(square[:, None] / variances, _WIDTH_SQUARE_LIMIT)
     score = np.where(used[:, None], -0.5 * (np.log(variances) + limited), 0.0)
-    scores = sum_discounted(widths[8:], score, _SCORE_DECAY)
-    after = np.concatenate((errors[-1], ratios[-1], scores[-1]))
+    scores = sum_discounted(widths[8:11], score, _SCORE_DECAY)
+    after = np.concatenate((errors[-1], ratios[-1], scores[-1], logs[-1]))
     return after, _average_variances(sd, variances, scores[:-1])
 
 
 def apply_widths(widths: FloatArray, sd: FloatArray) -> FloatArray:
     """Combine predicted sds (n,) with past errors; the state does not change."""
-    variances = _scale_variances(_list_variances(sd, widths[None, :4]), widths[None, 4:8])
-    return _average_variances(sd, variances, widths[None, 8:])
+    state = widths[None]
+    variances = _list_variances(sd, state[:, :4], state[:, [0, 11, 12]])
+    return _average_variances(sd, _scale_variances(variances, state[:, 4:8]), state[:, 8:11])
 
 
-def _list_variances(sd: FloatArray, sums: FloatArray) -> FloatArray:
-    """Return the predicted variances and those of past errors (n, 3)."""
-    var = np.where(sd > 0.0, sd, 1.0) ** 2
+def _list_variances(sd: FloatArray, sums: FloatArray, logs: FloatArray) -> FloatArray:
+    """Return the predicted variances and those of past errors (n, 3).
+
+    `logs` are the number of rows, and sums of log predicted variances and of their squares.
+    """
+    var = np.clip(np.where(sd > 0.0, sd, 1.0), *np.sqrt(_WIDTH_VAR_LIMITS)) ** 2
+    log_var, number = np.log(var), logs[:, 0] + _WIDTH_PRIOR_ROWS
+    mean = (logs[:, 1] + _WIDTH_PRIOR_ROWS * log_var) / number
+    spread = (logs[:, 2] + _WIDTH_PRIOR_ROWS * log_var**2) / number - mean**2
+    usual = mean + _USUAL_LOG_SDS * np.sqrt(np.maximum(spread, _LEAST_LOG_SPREAD**2))
+    unusual = np.exp(np.maximum(log_var - usual, 0.0))[:, None]
     prior = _WIDTH_PRIOR_ROWS * var[:, None]
-    past = (sums[:, 1::2] + prior) / (sums[:, ::2] + _WIDTH_PRIOR_ROWS)
+    past = (sums[:, 1::2] * unusual + prior) / (sums[:, ::2] + _WIDTH_PRIOR_ROWS)
     return np.asarray(np.clip(np.column_stack((var, past)), *_WIDTH_VAR_LIMITS))
 
 

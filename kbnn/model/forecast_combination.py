@@ -94,7 +94,7 @@ PULL_PRIOR_ROWS: Final = 30.0
 """Weight of b = 1, in rows."""
 MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
 """Steps up to which variances grow."""
-ORIGIN_SPACING: Final = ((512, 12), (2048, 42), (4096, 89), (16384, 144), (2**62, 233))
+ORIGIN_SPACING: Final = ((512, 12), (2048, 42), (4096, 89), (2**62, 144))
 """Mean rows between origins up to a number of rows: learning a row costs less in a long stream."""
 SHORT_STEPS: Final = 12
 FULL_PATH_ORIGINS: Final = 2

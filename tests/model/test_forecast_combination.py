@@ -17,6 +17,7 @@ from kbnn.errors import ModelError
 from kbnn.model import forecast_combination, serialize
 from kbnn.model.forecast_combination import (
     COMBINED_STEPS,
+    FULL_PATH_ORIGINS,
     SHORT_STEPS,
     CalibrationOptions,
     CandidatePaths,
@@ -66,7 +67,7 @@ def assert_same_errors(one: Any, other: Any) -> None:
 def test_errors_do_not_depend_on_the_size_of_chunks(size: int) -> None:
     data = table()
     whole, parts = learn_in_parts(data, ROWS), learn_in_parts(data, size)
-    assert whole._model.step_errors.number[0, 0] > 30
+    assert whole._model.step_errors.number[0, 0] > 20
     assert_same_errors(whole._model.step_errors, parts._model.step_errors)
     assert np.array_equal(whole.forecast(60).sd, parts.forecast(60).sd)
 
@@ -146,7 +147,7 @@ def test_errors_are_those_of_forecasts_as_made_then() -> None:
                 inner.forecast_context, inner.history, count_path_steps(row)
             )
             made.append((row, paths.mean[0]))
-    assert len(made) > 20
+    assert len(made) >= 20
     errors = model._model.step_errors
     np.testing.assert_allclose(errors.number, count, rtol=1e-9)
     np.testing.assert_allclose(errors.square, square, rtol=1e-9)
@@ -230,11 +231,11 @@ def test_beyond_the_recorded_steps_a_walk_goes_on_and_a_level_stays() -> None:
 def test_origins_are_spread_evenly() -> None:
     rows = [row for row in range(34, 50_000) if is_origin(row)]
     assert max(np.diff(rows)) < MIN_HISTORY_ROWS
-    for start, stop, spacing in ((34, 512, 8), (513, 4096, 34), (4097, 16_384, 89)):
+    for start, stop, spacing in ((34, 512, 12), (513, 2048, 42), (4097, 16_384, 144)):
         inside = [row for row in rows if start <= row <= stop]
         assert len(inside) == pytest.approx((stop - start) / spacing, rel=0.05)
     full = np.array([row for row in rows if count_path_steps(row) == COMBINED_STEPS])
-    assert len(full) == pytest.approx(len(rows) / 3, rel=0.05)
+    assert len(full) == pytest.approx(len(rows) / FULL_PATH_ORIGINS, rel=0.05)
     assert {count_path_steps(row) for row in rows} == {SHORT_STEPS, COMBINED_STEPS}
     for season in (5, 7, 12, 24):
         assert np.bincount(full % season).min() > 0.4 * len(full) / season
@@ -347,9 +348,15 @@ def combine_widths_by_loop(mean: FloatArray, sd: FloatArray, y: FloatArray) -> l
     slow, fast = 0.5 ** (1 / 1000), 0.5 ** (1 / 50)
     number, square = np.zeros(2), np.zeros(2)
     rows, ratio, score = 0.0, np.zeros(3), np.zeros(3)
+    logs, log_squares = 0.0, 0.0
     found = []
     for m, s, truth in zip(mean, sd, y, strict=True):
-        var = np.array([s**2, *(square + 3.0 * s**2) / (number + 3.0)])
+        log = np.log(s**2)
+        center = (logs + 3.0 * log) / (rows + 3.0)
+        spread = np.sqrt((log_squares + 3.0 * log**2) / (rows + 3.0) - center**2)
+        excess = np.exp(max(log - center - 2.0 * max(spread, 0.3), 0.0))
+        var = np.array([s**2, *(excess * square + 3.0 * s**2) / (number + 3.0)])
+        logs, log_squares = slow * logs + log, slow * log_squares + log**2
         scaled = var * (ratio + 10.0) / (rows + 10.0)
         weight = np.exp(score - score.max())
         found.append(float(np.exp(0.5 * weight @ np.log(scaled) / weight.sum())))
@@ -370,6 +377,8 @@ def test_a_width_without_information_gives_way_to_past_errors() -> None:
     assert sd[1000:3000].mean() == pytest.approx(1.0, rel=0.1)
     assert sd[3500:].mean() == pytest.approx(3.0, rel=0.25)  # errors grew a while ago
     np.testing.assert_array_equal(apply_widths(widths, np.array([0.0, np.nan])), [0.0, np.nan])
+    wide = apply_widths(widths, np.array([1.0, 30.0]))
+    assert wide[1] > 5.0 * wide[0]  # far more than usual: an input may be missing
     known = np.exp(0.5 * rng.normal(size=4000))
     _, sd = learn_widths(
         np.zeros(WIDTH_FIELDS), np.zeros(4000), known, known * rng.normal(size=4000)
