@@ -177,7 +177,9 @@ def test_inputs_of_the_future_come_from_a_file(tmp_path: Path) -> None:
 def test_a_miss_costs_twenty_times_what_it_is_beside_the_width(learned: OnlineModel) -> None:
     rows = future_rows(learned, 3)._replace(y=np.array([[1.0], [5.0], [-4.0]]))
     made = [_make_gaussian_forecast(np.zeros(1), np.ones(1), np.zeros(1)) for _ in range(3)]
-    [step] = forecast._score_steps(learned, learned.history, rows, np.arange(3), made).steps
+    past, places = learned.history, np.arange(3)
+    found = forecast._compare_with_truth(learned, past, rows, places, made)
+    [step] = forecast._score_steps(found).steps
     missed = (5.0 - INTERVAL_HALF_WIDTHS_SD[90]) + (4.0 - INTERVAL_HALF_WIDTHS_SD[90])
     assert step.rows == 3
     assert step.coverage_90 == pytest.approx(1 / 3)
