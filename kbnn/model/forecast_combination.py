@@ -8,7 +8,7 @@ value, the value a season before the step, and that value moved by the change si
 
 While rows are learned, forecasts are made at some rows (origins) and kept until their outcome is
 known, so that all errors are of forecasts as made then. E_c,h is the mean squared error of
-candidate c at step h, discounted by 2^(-age/1000 rows) and pooled over h +- 3 steps. The combined
+candidate c at step h, discounted by 2^(-age/500 rows) and pooled over h +- 3 steps. The combined
 forecast is
 
     w_c ~ E_c,h^-4,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2).
@@ -64,8 +64,8 @@ from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 COMBINED_STEPS: Final = 48
 """Steps whose errors are recorded; later steps use the weights of the last one."""
 CANDIDATE_NAMES: Final = ("network", "last value", "season", "moved season")
-ERROR_HALF_LIFE_ROWS: Final = 1000.0
-ERROR_HALF_LIFE_ORIGINS: Final = 40
+ERROR_HALF_LIFE_ROWS: Final = 500.0
+ERROR_HALF_LIFE_ORIGINS: Final = 12
 """Past errors count half after this number of rows and of origins, whichever is later."""
 POOLED_STEPS: Final = 3
 WEIGHT_EXPONENT: Final = 4.0
@@ -83,7 +83,7 @@ PRIOR_GROWTH_STEPS: Final = 24
 """Steps over which the prior squared error grows as that of a random walk."""
 PRIOR_GAUSSIAN_ERRORS: Final = 20.0
 WIDTH_LIMITS: Final = (0.4, 4.0)
-ONE_STEP_DECAY: Final = 0.5 ** (1.0 / ERROR_HALF_LIFE_ROWS)
+ONE_STEP_DECAY: Final = 0.5 ** (1.0 / 1000.0)
 MAX_ERROR_SD: Final = 50.0
 """Limit of an error of one step, in predicted sds."""
 LEVEL_EDGES: Final = (-1.0, 0.0, 1.0)

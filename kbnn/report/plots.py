@@ -530,4 +530,4 @@ def draw_horizon(
         ax.set_xticks(1 - len(past) + shown, [times[at] for at in shown.tolist()])
     if title:
         ax.set_title(title, loc="left")
-        ax.legend(loc="upper left")
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, borderaxespad=0.2)

@@ -102,7 +102,6 @@ class PeerResult(NamedTuple):
 
 
 PEER_ORIGINS = 30
-PEER_REFITS = 3
 PEER_ROWS = 1000
 PEER_SEASON = 24
 """Longest season that AutoARIMA fits in reasonable time; longer ones are left out for it."""
@@ -111,7 +110,8 @@ PEER_SEASON = 24
 def compare_peers(series: Series) -> dict[str, PeerResult]:
     """Return MASE and time of the model and its peers from the same origins.
 
-    Peers are fitted to the last 1,000 rows at three of the origins, and follow the rows between.
+    Peers are fitted once, to the last 1,000 rows before the first origin, and follow the rows
+    after it. AutoARIMA approximates for more than 150 rows or long seasons, as R does by default.
     """
     from statsforecast.models import AutoARIMA, AutoETS, SeasonalNaive
 
@@ -128,10 +128,11 @@ def compare_peers(series: Series) -> dict[str, PeerResult]:
     results["kbnn"] = _score_peer(y, places, made, scale, time.process_time() - started)
     for make in (AutoETS, AutoARIMA, SeasonalNaive):
         length = 1 if make is AutoARIMA and season > PEER_SEASON else season
-        peer, started, made = make(season_length=length), time.process_time(), []
+        options = {"approximation": rows > 300 or season > 12} if make is AutoARIMA else {}
+        peer, started, made = make(season_length=length, **options), time.process_time(), []
         for k, place in enumerate(places.tolist()):
             recent = y[max(0, place - PEER_ROWS) : place]
-            if k % (PEER_ORIGINS // PEER_REFITS) == 0:
+            if k == 0:
                 peer = peer.fit(recent)
             made.append(
                 peer.forward(recent, h=HORIZON)["mean"]

@@ -133,7 +133,7 @@ def test_errors_are_those_of_forecasts_as_made_then() -> None:
         if not is_origin(row):
             continue
         model.learn(part(data, done, row))
-        decay = 0.5 ** ((row - done) / 1000.0)
+        decay = 0.5 ** ((row - done) / 500.0)
         count, square = count * decay, square * decay
         for origin, mean in made:
             for step in range(max(1, done - origin + 1), min(row - origin, mean.shape[1]) + 1):
@@ -152,7 +152,7 @@ def test_errors_are_those_of_forecasts_as_made_then() -> None:
     np.testing.assert_allclose(errors.number, count, rtol=1e-9)
     np.testing.assert_allclose(errors.square, square, rtol=1e-9)
     assert errors.naive_number[0, 0] > 200  # naive candidates have an error at every row
-    apart = np.sum(0.5 ** (np.arange(done - 6)[::-1] / 1000.0) * (y[6:done] - y[: done - 6]) ** 2)
+    apart = np.sum(0.5 ** (np.arange(done - 6)[::-1] / 500.0) * (y[6:done] - y[: done - 6]) ** 2)
     assert errors.naive_square[0, 5] == pytest.approx(apart, rel=0.02)
     naive = y[24:done] - y[: done - 24]
     assert errors.naive_square[1, 9] == pytest.approx(np.sum(naive**2), rel=0.2)
