@@ -102,14 +102,6 @@ class LearnEvents(NamedTuple):
     restarted: bool = False  # all rows were relearned: `alarms` replaces earlier alarms
 
 
-def copy_state(state: LearnerState) -> LearnerState:
-    """Copy a state so that both copies can learn independently."""
-    return state._replace(
-        members=tuple(open_session(member.state()) for member in state.members),
-        buffer=state.buffer.copy(),
-    )
-
-
 def record_alarm(state: LearnerState, number: int) -> LearnerState:
     """Store the number of the row that raised the last drift alarm."""
     return state._replace(replay_state=state.replay_state._replace(alarm=number))

@@ -22,7 +22,7 @@ TEXTS = [
     *("", "NA", "none", "null", "#N/A", "-999", "inf", "-inf", "1e200", "1e-200", "nan", "?"),
     *("true", "Yes", "off", "0", "1.0", "oui", "maybe", "red", "2024-03-01", "x" * 300, "Grün"),
 ]
-NUMBERS = [0.0, 1.0, -2.5, -999.0, 1e200, 1e-200, math.inf, math.nan, None]
+NUMBERS = [0.0, 1.0, -2.5, -999.0, 1e200, 1e-200, 1e-140, math.inf, math.nan, None]
 COLUMNS = {
     "number": Column("c", "number", "feature"),
     "decimal comma": Column("c", "number", "feature", form=Form(",", ".")),

@@ -144,6 +144,8 @@ def test_truth_in_any_spelling(values: list[str], kind: str) -> None:
     ("rows", "hint"),
     [
         ([f"{at % 3 + 1}" for at in range(40)], True),
+        ([f"{at % 3 + 1}" for at in range(20)], True),
+        ([f"{at % 3 + 1}" for at in range(19)], False),
         ([f"{at % 3 + 1}.5" for at in range(40)], False),
         ([f"{at}" for at in range(40)], False),
     ],

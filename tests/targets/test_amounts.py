@@ -70,6 +70,9 @@ class Exact:
         amounts = (1.0 - self.share) * self.near.cdf(z) + self.share * self.far.cdf(z)
         return float(self.none + (1.0 - self.none) * amounts)
 
+    def above(self, z: float) -> float:
+        return float((1.0 - self.share) * self.near.sf(z) + self.share * self.far.sf(z))
+
     def density(self, z: float) -> float:
         amounts = (1.0 - self.share) * self.near.pdf(z) + self.share * self.far.pdf(z)
         return float((1.0 - self.none) * amounts)
@@ -116,6 +119,8 @@ def test_an_amount_is_judged_as_integration_would(
         else:
             assert exact.below(exact.linked(found)) == pytest.approx(level, rel=1e-9)
     assert Hurdle(rows).cdf(np.array([-1.0]))[0] == 0.0
+    z = exact.linked(float(read_distribution(rows).quantile(1.0 - 2.0**-45)[0]))
+    assert (1.0 - none) * exact.above(z) == pytest.approx(2.0**-45, rel=1e-6)
 
 
 def test_the_score_of_an_amount_is_the_normal_quantile_of_what_is_below() -> None:

@@ -303,9 +303,27 @@ def test_every_pass_is_part_of_what_learning_will_take(
     with open_stream([str(path)]) as stream:
         said = [run_results.describe_cost(model, stream, passes) for passes in (1, 3)]
     assert said[0] is not None
-    assert said[0].startswith("1 columns: 10 ms a row to learn, about ")
+    assert said[0].startswith("1 column: 10 ms a row to learn, about ")
     minutes = [float(str(text).partition("about ")[2].split()[0]) for text in said]
     assert minutes[1] - minutes[0] == pytest.approx(2 * 400 / 60, abs=0.7)
+
+
+@pytest.mark.parametrize(("encoding", "inputs"), [("none", 3), ("piecewise", 3 + 3 * 8)])
+def test_the_cost_of_a_row_is_that_of_the_networks_with_their_bins(
+    encoding: str, inputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths = []
+    make = run_results.init
+    monkeypatch.setattr(
+        run_results,
+        "init",
+        lambda config, **more: widths.append(config.inputs) or make(config, **more),
+    )
+    model = OnlineModel(Settings(hidden=(3,), kind="regression", encoding=encoding), schema(3))
+    seconds = run_results.measure_row_seconds(model)
+    assert seconds is not None
+    assert seconds > 0.0
+    assert widths == [inputs]
 
 
 def test_bins_of_one_row_in_two_hundred_are_drawn_and_rarer_ones_not() -> None:
