@@ -120,7 +120,7 @@ def test_an_amount_is_judged_as_integration_would(
             assert exact.below(exact.linked(found)) == pytest.approx(level, rel=1e-9)
     assert Hurdle(rows).cdf(np.array([-1.0]))[0] == 0.0
     z = exact.linked(float(read_distribution(rows).quantile(1.0 - 2.0**-45)[0]))
-    assert (1.0 - none) * exact.above(z) == pytest.approx(2.0**-45, rel=1e-6)
+    assert 2.0**45 * (1.0 - none) * exact.above(z) == pytest.approx(1.0, rel=1e-5)
 
 
 def test_the_score_of_an_amount_is_the_normal_quantile_of_what_is_below() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from rich.console import Console, RenderableType
 
 import kbnn
+from kbnn.core.config import Config
+from kbnn.core.state import State
+from kbnn.core.state import init as init_state
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import open_stream
 from kbnn.fleet.key_index import KeyScores
@@ -310,15 +313,15 @@ def test_every_pass_is_part_of_what_learning_will_take(
 
 @pytest.mark.parametrize(("encoding", "inputs"), [("none", 3), ("piecewise", 3 + 3 * 8)])
 def test_the_cost_of_a_row_is_that_of_the_networks_with_their_bins(
-    encoding: str, inputs: int, monkeypatch: pytest.MonkeyPatch
+    encoding: Literal["none", "piecewise"], inputs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     widths = []
-    make = run_results.init
-    monkeypatch.setattr(
-        run_results,
-        "init",
-        lambda config, **more: widths.append(config.inputs) or make(config, **more),
-    )
+
+    def init(config: Config, **more: Any) -> State:
+        widths.append(config.inputs)
+        return init_state(config, **more)
+
+    monkeypatch.setattr(run_results, "init", init)
     model = OnlineModel(Settings(hidden=(3,), kind="regression", encoding=encoding), schema(3))
     seconds = run_results.measure_row_seconds(model)
     assert seconds is not None
