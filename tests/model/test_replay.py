@@ -19,10 +19,9 @@ from kbnn.model.replay import (
     MAX_REPLAY_INTERVAL_ROWS,
     REPLAY_END_ROWS,
     REPLAY_INTERVAL_ROWS,
-    REPLAY_ROWS,
     ReplayState,
 )
-from kbnn.model.settings import Settings
+from kbnn.model.settings import REPLAY_ROWS, Settings
 from tests.bench.data import FloatArray, block, schema, trained
 from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
 
