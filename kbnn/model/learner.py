@@ -710,9 +710,10 @@ class Learner:
         if not replay.is_replay_due(now, learned.seen):
             return learned
         if not now.alarm:
-            if all(spec.replays for spec in learned.specs):
-                self._drop_outdated_rows(learned)
+            before = now.backlog
             now = replay.add_to_backlog(now, learned.seen, ratio, self.settings.replay_rows)
+            if now.backlog > before and all(spec.replays for spec in learned.specs):
+                self._drop_outdated_rows(learned)
             return learned._replace(replay_state=now)
         learned.buffer.drop_before(now.alarm)
         backlog = min(ratio, replay.ALARM_REPLAY_RATIO) * len(learned.buffer)
