@@ -28,10 +28,14 @@ predictive distribution of an exponential excess given n others is Pareto with s
 The score of a statistic that is correlated in time is reduced to starts of clusters by the
 extremal index (Ferro and Segers 2003) of its exceedances of the 98 % quantile.
 
-A history is a sorted sample of HISTORY_ROWS values: every value at first, later each value with
-probability HISTORY_ROWS / MEMORY_ROWS in place of a random one, so that old values fade with a mean
-life of MEMORY_ROWS rows. Randomness is a hash of seed and row number. Memory is constant, and
-results do not depend on how rows are grouped into batches.
+A history is a sorted sample of HISTORY_ROWS values: every value at first, later a share
+HISTORY_ROWS / MEMORY_ROWS of them, each in place of another, so that old values fade with a mean
+life of MEMORY_ROWS rows. Multiples of the golden ratio choose the rows that enter and the ranks
+that leave: all ranks leave equally often, and no period of the stream is preferred. After a lasting
+change the history keeps a share CHANGE_SHARE of its values and starts anew: when the share of
+values beyond the 90 % (and 10 %) quantile, averaged over CHANGE_ROWS, differs from that of the
+history by CHANGE_SD standard errors (`_has_changed`). Memory is constant, and results do not depend
+on how rows are grouped into batches.
 
 The readable version is kbnn.model.anomaly_reference, the compiled one csrc/anomaly.c.
 
@@ -162,6 +166,15 @@ def init_detector(
     )
 
 
+def widen_scalars(scalars: FloatArray) -> FloatArray:
+    """Return the scalars of a detector, completed if they were written without `changes`."""
+    if scalars.shape != (SCALAR.changes,):
+        return scalars.copy()
+    scalars = np.concatenate((scalars, np.zeros(len(STATISTICS))))
+    scalars[SCALAR.unusual_sum] = 0.0  # another field then
+    return scalars
+
+
 def is_valid_detector(state: DetectorState, like: DetectorState) -> bool:
     """Return whether arrays read from a file can be the state of a detector shaped as `like`."""
     if any(part.shape != other.shape for part, other in zip(state, like, strict=True)):
@@ -175,6 +188,7 @@ def is_valid_detector(state: DetectorState, like: DetectorState) -> bool:
     fits = fits and bool(np.all((held <= state.history.shape[1]) & (held <= seen)))
     fits = fits and bool(np.all(np.isfinite(state.history)) and np.all(np.isfinite(state.windows)))
     fits = fits and bool(s[SCALAR.has_value] == like.scalars[SCALAR.has_value])
+    fits = fits and bool(np.all(np.abs(s[SCALAR.changes :]) <= 1.0))
     fits = fits and bool(np.all(s[[SCALAR.evidence, SCALAR.flat, SCALAR.missing]] >= 0.0))
     fits = fits and s[SCALAR.kind] < len(KINDS) and not np.isnan(s[SCALAR.quiet_rows])
     known = np.isfinite(state.runs).all() and np.all(state.runs >= 0.0)
@@ -397,12 +411,14 @@ def pack_monitor(monitor: Monitor) -> bytes:
 def unpack_monitor(content: bytes, like: Monitor) -> Monitor:
     """Restore a monitor shaped as `like` from `pack_monitor`; ValueError if that is impossible."""
     values, detectors = np.frombuffer(content), []
-    for shape in like.detectors:
-        parts = []
-        for part in shape:
-            parts.append(values[: part.size].reshape(part.shape).copy())
-            values = values[part.size :]
-        detectors.append(DetectorState._make(parts))
+    sizes = [[part.size for part in shape] for shape in like.detectors]
+    if len(values) < sum(map(sum, sizes)):  # written without `changes`, the last scalars
+        sizes = [[*size[:-1], SCALAR.changes] for size in sizes]
+    for shape, size in zip(like.detectors, sizes, strict=True):
+        *parts, scalars = np.split(values[: sum(size)], np.cumsum(size)[:-1])
+        values = values[sum(size) :]
+        whole = [part.reshape(of.shape) for part, of in zip(parts, shape[:-1], strict=True)]
+        detectors.append(DetectorState(*(part.copy() for part in whole), widen_scalars(scalars)))
         if not is_valid_detector(detectors[-1], shape):
             raise ValueError("a detector is out of range")
     if len(values):

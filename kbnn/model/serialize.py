@@ -25,7 +25,13 @@ from kbnn.errors import ModelError
 from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import scaler
-from kbnn.model.anomaly import MAX_ALERT_RATE, Monitor, is_valid_detector, start_monitor
+from kbnn.model.anomaly import (
+    MAX_ALERT_RATE,
+    Monitor,
+    is_valid_detector,
+    start_monitor,
+    widen_scalars,
+)
 from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.ensemble import NO_BINS, Member, PoolWeights, is_valid_bins
@@ -238,6 +244,7 @@ def _restore_monitor(model: OnlineModel, header: dict[str, Any], arrays: Arrays)
     for j, like in enumerate(pattern.detectors):
         own = _select_prefix(arrays, f"detector{j}/")
         detector = DetectorState(*(_read_floats(own, name) for name in DetectorState._fields))
+        detector = detector._replace(scalars=widen_scalars(detector.scalars))
         _require(is_valid_detector(detector, like), "detector")
         detectors.append(detector)
     return Monitor(tuple(detectors), rate)
