@@ -603,11 +603,15 @@ def _combine(scores: list[float], has_value: bool) -> float:
 def _follow_episode(
     state: DetectorState, row: int, score: float, threshold: float, view: _RowView
 ) -> tuple[float, float, float, float]:
-    """Open, continue or close the episode; return event, kind, start and length."""
+    """Open, continue or close the episode; return event, kind, start and length.
+
+    While an episode fades out, an exceedance that is rarer than its peak by the rate opens another.
+    """
     s = state.scalars
     if score > threshold:
         kind, start = _tell_kind(state, row, threshold, view)
-        if s[SCALAR.is_open] == 0.0:
+        is_new = s[SCALAR.quiet_rows] >= SHIFT_ROWS and score > s[SCALAR.peak] + threshold
+        if s[SCALAR.is_open] == 0.0 or is_new:
             s[SCALAR.is_open], s[SCALAR.kind], s[SCALAR.start] = 1.0, kind, start
             s[SCALAR.peak], s[SCALAR.unusual_values] = score, abs(view.unusual)
             s[SCALAR.unusual_sum] = view.unusual

@@ -19,7 +19,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path / "rows.csv")
     (tmp_path / "events.csv").write_text(EVENTS)
-    words = ("--limit", "500", "--lags", "off", *QUICK)  # a model of lags follows a stuck sensor
+    words = ("--limit", "500", *QUICK)
     assert kbnn("train", "rows.csv", "-m", "m.npz", *words).code == 0
     return tmp_path
 

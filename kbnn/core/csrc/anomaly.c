@@ -485,7 +485,8 @@ static void follow_episode(const kb_detector *d, double row, double score, doubl
     out[0] = out[1] = out[2] = out[3] = 0.0;
     if (score > threshold) {
         told_kind told = tell_kind(d, row, threshold, view);
-        int opens = s[IS_OPEN] == 0.0;
+        int opens = s[IS_OPEN] == 0.0
+                    || (s[QUIET_ROWS] >= d->k->shift_rows && score > s[PEAK] + threshold);
         s[QUIET_ROWS] = 0.0;
         if (opens) {
             s[IS_OPEN] = 1.0;
