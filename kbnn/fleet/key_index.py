@@ -30,13 +30,12 @@ from kbnn.model.anomaly import (
     Monitor,
     judge_scores,
     pack_monitor,
-    score_targets,
     start_monitor,
     unpack_monitor,
     update_monitor,
 )
 from kbnn.targets.base import TargetType
-from kbnn.targets.prediction import Forecast, select_rows
+from kbnn.targets.prediction import Forecast, score_targets, select_rows
 
 
 def read_keys(rows: Rows, columns: Sequence[str]) -> list[str]:

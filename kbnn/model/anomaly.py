@@ -39,10 +39,12 @@ on how rows are grouped into batches.
 
 The readable version is kbnn.model.anomaly_reference, the compiled one csrc/anomaly.c.
 
-A `Monitor` holds one detector per target. Rows are scored under the distributions predicted before
-they were learned, in the order in which they are learned; later passes do not count. A model has a
-monitor only after `set_alert_rate`. In a fleet each key has a monitor of its own
-(kbnn.fleet.key_index), with FLEET_HISTORY_ROWS values per statistic and without times of day.
+A `Monitor` holds one detector per target and per watched input, whose forecast is its conditional
+distribution given the other watched inputs (kbnn.core.input_moments). Rows are scored under the
+distributions predicted before they were learned, in the order in which they are learned; later
+passes do not count. A model has a monitor only after `set_alert_rate`. In a fleet each key has a
+monitor of its own (kbnn.fleet.key_index), with FLEET_HISTORY_ROWS values per statistic and without
+times of day.
 """
 
 from __future__ import annotations
@@ -52,14 +54,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kbnn.array_types import FloatArray, IntArray
+from kbnn.array_types import FloatArray
 from kbnn.core import kernel, normal
+from kbnn.core.input_moments import (
+    MOMENT_ROWS,
+    WatchedInputs,
+    follow_inputs,
+    init_watched_inputs,
+)
 from kbnn.data.batch import Anomalies, RowAlert, Rows
-from kbnn.data.clock import DAY_SECONDS, MONTH_SECONDS, YEAR_SECONDS
 from kbnn.data.schema import Schema
-from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.predictive import PARAM
-from kbnn.errors import UsageError
 from kbnn.model import anomaly_reference
 from kbnn.model.anomaly_reference import (
     CLOSED,
@@ -87,8 +91,9 @@ from kbnn.model.anomaly_reference import (
     WINDOWS,
     DetectorState,
 )
+from kbnn.model.settings import DEFAULT_ALERT_RATE, AlertRate, choose_watched
 from kbnn.targets.base import TargetType
-from kbnn.targets.prediction import IN_WARMUP, Forecast
+from kbnn.targets.prediction import MAX_NORMAL_SCORE, Forecast, score_targets
 
 if TYPE_CHECKING:
     from kbnn.model.model import OnlineModel
@@ -217,7 +222,7 @@ def update_detector(
         Observed values (n,); NaN where missing; all NaN for classes.
     z
         Normal scores (n,) under the distributions stated before the rows, as `RowScores.score`;
-        of classes, see `score_labels`. NaN without a forecast.
+        of classes, see `kbnn.targets.prediction.score_labels`. NaN without a forecast.
     rate
         False alarms per row.
     seconds
@@ -282,32 +287,6 @@ def measure_surprise(state: DetectorState, z: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(c, 0.0) / math.log(10.0))
 
 
-def score_labels(probability: FloatArray, label: IntArray, number: IntArray) -> FloatArray:
-    """Return the normal scores of labels (n,), all positive.
-
-    The tail probability of a label is that of the labels that are less probable, plus a share of
-    the labels that are as probable as it. The share is a hash of the row number, so that tail
-    probabilities of calibrated forecasts are uniform.
-
-    Parameters
-    ----------
-    probability
-        Predicted probabilities (n, classes).
-    label
-        Index of each row's class (n,).
-    number
-        Row numbers (n,).
-    """
-    own = np.take_along_axis(probability, label[:, None], axis=1)
-    less = np.sum(np.where(probability < own, probability, 0.0), axis=1)
-    same = np.sum(np.where(probability == own, probability, 0.0), axis=1)
-    bits = number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    u = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return -normal.lower_quantiles(np.minimum(0.5 * (less + u * same), 0.5))
-
-
 def _tail_nats(z: FloatArray) -> FloatArray:
     """Return -log of the two-sided tail probability, -log(2 Phi(-|z|))."""
     return np.maximum(-math.log(2.0) - normal.log_cdf(-np.abs(z)), 0.0)
@@ -318,74 +297,33 @@ def count_bytes(state: DetectorState) -> int:
     return sum(part.nbytes for part in state)
 
 
-DEFAULT_ALERT_RATE: Final = 1e-3
-"""False alarms per row."""
 FLEET_HISTORY_ROWS: Final = 256
 """Values held per statistic by the detector of a key: 15 KB per key and target."""
-MAX_ALERT_RATE: Final = 0.01
-"""Episodes that follow within 75 rows are one, so that alerts cannot be more frequent."""
-MIN_ALERT_RATE: Final = 1e-9
-MAX_NORMAL_SCORE: Final = 12.0
-"""Limit of normal scores: one extreme row must not decide the means of 50 rows for long."""
-
-PERIODS: Final = {
-    "hour": 3600.0,
-    "day": DAY_SECONDS,
-    "week": 7 * DAY_SECONDS,
-    "month": MONTH_SECONDS,
-    "year": YEAR_SECONDS,
-}
-"""Periods of a rate of alerts, in seconds."""
 
 
-class AlertRate(NamedTuple):
-    """A rate of false alarms: per row, or per period."""
+class InputWatch(NamedTuple):
+    """The inputs that are monitored, their joint distribution and a detector for each."""
 
-    alarms: float
-    period: str = ""  # one of PERIODS; per row if empty
-
-    def per_row(self, schema: Schema) -> float:
-        """Return false alarms per row; UsageError if the rows have no regular time."""
-        if not self.period:
-            return self.alarms
-        step = 0.0 if schema.clock is None else schema.clock.step
-        shown = f"--alert-rate {self.alarms:g}/{self.period}"
-        if not step > 0.0:
-            raise UsageError(
-                f"{shown}: needs rows in order of time, with a time column (--time). "
-                "Give a rate per row instead, such as 1e-3."
-            )
-        rate = self.alarms * step / PERIODS[self.period]
-        if not MIN_ALERT_RATE <= rate <= MAX_ALERT_RATE:
-            raise UsageError(
-                f"{shown}: is {rate:.3g} per row at {step:g} seconds between rows, and the rate "
-                f"per row must lie between {MIN_ALERT_RATE:g} and {MAX_ALERT_RATE:g}"
-            )
-        return rate
-
-
-def parse_alert_rate(value: float | str) -> AlertRate:
-    """Parse a rate of false alarms: 1e-3 per row, or 1/week."""
-    count, slash, period = str(value).partition("/")
-    try:
-        rate = AlertRate(float(count), period.strip())
-    except ValueError:
-        rate = AlertRate(math.nan)
-    if slash and rate.period in PERIODS and 0.0 < rate.alarms < math.inf:
-        return rate
-    if not slash and MIN_ALERT_RATE <= rate.alarms <= MAX_ALERT_RATE:
-        return rate
-    raise ValueError(
-        f"is a rate per row from {MIN_ALERT_RATE:g} to {MAX_ALERT_RATE:g}, or one such as "
-        f"1/{', 1/'.join(PERIODS)}; not '{value}'"
-    )
+    columns: tuple[str, ...]
+    has_targets: bool  # whether the targets raise alerts too
+    moments: WatchedInputs
+    detectors: tuple[DetectorState, ...]
 
 
 class Monitor(NamedTuple):
-    """The detectors of a stream, one per target, and their rate of false alarms."""
+    """The detectors of a stream, one per target and watched input, and their rate."""
 
-    detectors: tuple[DetectorState, ...]
-    rate: float  # false alarms per row, over all targets
+    detectors: tuple[DetectorState, ...]  # of the targets
+    rate: float  # false alarms per row, over all that is watched
+    inputs: InputWatch | None = None
+
+    @property
+    def detector_rate(self) -> float:
+        """False alarms per row of each detector that raises alerts."""
+        if self.inputs is None:
+            return self.rate / len(self.detectors)
+        targets = len(self.detectors) if self.inputs.has_targets else 0
+        return self.rate / (targets + len(self.inputs.columns))
 
 
 def start_monitor(
@@ -403,6 +341,30 @@ def start_monitor(
     return Monitor((detector,) * len(task.targets), rate)  # detectors are never changed in place
 
 
+def start_input_watch(
+    columns: tuple[str, ...], has_targets: bool, seed: int = 0, *, has_clock: bool = False
+) -> InputWatch:
+    """Start to watch inputs, before any row."""
+    detector = init_detector(has_clock=has_clock, seed=seed % 2**53)
+    moments = init_watched_inputs(len(columns))
+    return InputWatch(columns, has_targets, moments, (detector,) * len(columns))
+
+
+def is_valid_watch(watch: InputWatch, like: InputWatch) -> bool:
+    """Return whether arrays read from a file can be those of watched inputs, shaped as `like`."""
+    filled, rows = watch.moments.counts.tolist() if watch.moments.counts.shape == (2,) else (-1, -1)
+    return (
+        all(a.shape == b.shape for a, b in zip(watch.moments, like.moments, strict=True))
+        and bool(np.all(np.isfinite(watch.moments.mean)) and np.all(np.isfinite(watch.moments.cov)))
+        and bool(np.all(np.diag(watch.moments.cov) >= 0.0))
+        and filled in range(MOMENT_ROWS)
+        and rows >= 0.0
+        and rows % MOMENT_ROWS == 0.0
+        and len(watch.detectors) == len(like.detectors)
+        and all(map(is_valid_detector, watch.detectors, like.detectors))
+    )
+
+
 def pack_monitor(monitor: Monitor) -> bytes:
     """Return the state of the detectors as bytes."""
     return b"".join(part.tobytes() for detector in monitor.detectors for part in detector)
@@ -418,7 +380,8 @@ def unpack_monitor(content: bytes, like: Monitor) -> Monitor:
         *parts, scalars = np.split(values[: sum(size)], np.cumsum(size)[:-1])
         values = values[sum(size) :]
         whole = [part.reshape(of.shape) for part, of in zip(parts, shape[:-1], strict=True)]
-        detectors.append(DetectorState(*(part.copy() for part in whole), widen_scalars(scalars)))
+        made = [*(part.copy() for part in whole), widen_scalars(scalars)]
+        detectors.append(DetectorState._make(made))
         if not is_valid_detector(detectors[-1], shape):
             raise ValueError("a detector is out of range")
     if len(values):
@@ -426,8 +389,10 @@ def unpack_monitor(content: bytes, like: Monitor) -> Monitor:
     return like._replace(detectors=tuple(detectors))
 
 
-def set_alert_rate(model: OnlineModel, rate: AlertRate | None = None) -> None:
-    """Monitor the rows that a model learns from now on, or change the rate of its monitor.
+def set_alert_rate(
+    model: OnlineModel, rate: AlertRate | None = None, watch: tuple[str, ...] = ()
+) -> None:
+    """Monitor the rows that a model learns from now on, or change its monitor.
 
     Parameters
     ----------
@@ -435,22 +400,28 @@ def set_alert_rate(model: OnlineModel, rate: AlertRate | None = None) -> None:
         The model.
     rate
         False alarms; None keeps the rate of a monitor, or sets DEFAULT_ALERT_RATE per row.
+    watch
+        See `choose_watched`; if empty, what the monitor watches, or the targets.
     """
-    before = model.monitor
+    monitor, schema, seed = model.monitor, model.schema, model.settings.seed
+    has_clock = schema.clock is not None
+    chosen = choose_watched(schema, watch) if watch else None
+    if monitor is None:
+        monitor = start_monitor(model.task, DEFAULT_ALERT_RATE, seed, has_clock=has_clock)
     if rate is not None:
-        known = rate.per_row(model.schema)
-    else:
-        known = DEFAULT_ALERT_RATE if before is None else before.rate
-    has_clock = model.schema.clock is not None
-    model.monitor = (
-        start_monitor(model.task, known, model.settings.seed, has_clock=has_clock)
-        if before is None
-        else before._replace(rate=known)
-    )
+        monitor = monitor._replace(rate=rate.per_row(schema))
+    if chosen is not None:
+        before, (columns, has_targets) = monitor.inputs, chosen
+        if before is not None and before.columns == columns:
+            monitor = monitor._replace(inputs=before._replace(has_targets=has_targets))
+        else:
+            new = start_input_watch(columns, has_targets, seed, has_clock=has_clock)
+            monitor = monitor._replace(inputs=new if columns else None)
+    model.monitor = monitor
 
 
 def monitor_rows(
-    monitor: Monitor, task: TargetType, rows: Rows, forecast: Forecast
+    monitor: Monitor, task: TargetType, schema: Schema, rows: Rows, forecast: Forecast
 ) -> tuple[Monitor, Anomalies]:
     """Score rows in order, each against what was known before it.
 
@@ -460,8 +431,10 @@ def monitor_rows(
         State after the rows before; it is not changed.
     task
         Target type of the forecasts.
+    schema
+        Columns of the rows.
     rows
-        Rows with their targets.
+        Rows with their targets, as read.
     forecast
         Forecasts made before the rows were learned.
 
@@ -475,11 +448,64 @@ def monitor_rows(
     z, pit = score_targets(task, rows.y, rows.number, forecast)
     seconds = None if rows.time is None else np.ascontiguousarray(rows.time[:, 1])
     monitor, surprise, found = update_monitor(monitor, task, rows.y, z, seconds)
+    if monitor.inputs is not None:
+        inputs, of_inputs = _monitor_inputs(monitor, monitor.inputs, schema, rows, seconds)
+        found = of_inputs if not inputs.has_targets else found + of_inputs
+        found.sort(key=lambda alert: (alert.at, alert.target))
+        monitor = monitor._replace(inputs=inputs)
     alerts = [
         alert._replace(start=max(1, int(rows.number[alert.at]) - alert.length + 1))
         for alert in found
     ]
     return monitor, Anomalies(surprise, pit, tuple(alerts))
+
+
+def _monitor_inputs(
+    monitor: Monitor, watch: InputWatch, schema: Schema, rows: Rows, seconds: FloatArray | None
+) -> tuple[InputWatch, list[RowAlert]]:
+    """Predict each watched input from the others, and update its detector."""
+    places = {place.column: j for j, place in enumerate(schema.layout) if place.category is None}
+    x = np.full((len(rows.x), len(watch.columns)), np.nan)
+    for j, name in enumerate(watch.columns):
+        if name in places:
+            x[:, j] = rows.x[:, places[name]]
+    moments, mean, sd = follow_inputs(watch.moments, x)
+    z = np.clip((x - mean) / sd, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
+    detectors, alerts = [], []
+    for j, detector in enumerate(watch.detectors):
+        value = np.ascontiguousarray(x[:, j])
+        detector, _, found = _raise_alerts(
+            detector, value, z[:, j], monitor.detector_rate, seconds, len(monitor.detectors) + j
+        )
+        detectors.append(detector)
+        for alert in found:
+            at = alert.at
+            told = (float(value[at]), float(mean[at, j]), float(sd[at, j]))
+            alerts.append(RowAlert(*alert[:7], watch.columns[j], *told))
+    return watch._replace(moments=moments, detectors=tuple(detectors)), alerts
+
+
+def _raise_alerts(
+    detector: DetectorState,
+    value: FloatArray,
+    z: FloatArray,
+    rate: float,
+    seconds: FloatArray | None,
+    target: int,
+    missing: FloatArray | None = None,
+) -> tuple[DetectorState, FloatArray, list[RowAlert]]:
+    """Update a detector with consecutive rows; return surprise (n,) and the alerts."""
+    first = int(detector.scalars[SCALAR.row])
+    detector, found = update_detector(
+        detector, value, z, rate=rate, seconds=seconds, missing=missing
+    )
+    alerts = []
+    for alert in found.alerts:
+        if alert.is_open:
+            at, score = alert.row - first, alert.score / math.log(10.0)
+            told = (float(found.surprise[at]), score)
+            alerts.append(RowAlert(at, target, alert.kind, 0, alert.length, *told))
+    return detector, found.surprise, alerts
 
 
 def update_monitor(
@@ -506,24 +532,17 @@ def update_monitor(
     detectors, alerts = [], []
     for j, detector in enumerate(monitor.detectors):
         value = np.ascontiguousarray(y[:, j])
-        first = int(detector.scalars[SCALAR.row])
-        detector, found = update_detector(
+        detector, surprise[:, j], found = _raise_alerts(
             detector,
             np.full_like(value, np.nan) if task.labels else value,
             z[:, j],
-            rate=monitor.rate / len(monitor.detectors),
-            seconds=seconds,
-            missing=np.isnan(value).astype(np.float64),
+            monitor.detector_rate,
+            seconds,
+            j,
+            np.isnan(value).astype(np.float64),
         )
         detectors.append(detector)
-        surprise[:, j] = found.surprise
-        for alert in found.alerts:
-            if not alert.is_open:
-                continue
-            at, score = alert.row - first, alert.score / math.log(10.0)
-            alerts.append(
-                RowAlert(at, j, alert.kind, 0, alert.length, float(found.surprise[at]), score)
-            )
+        alerts += found
     alerts.sort(key=lambda alert: (alert.at, alert.target))
     return monitor._replace(detectors=tuple(detectors)), surprise, alerts
 
@@ -546,45 +565,3 @@ def judge_scores(monitor: Monitor | None, z: FloatArray) -> FloatArray:
         detector = init_detector(history=1) if monitor is None else monitor.detectors[j]
         surprise[:, j] = measure_surprise(detector, z[:, j])
     return surprise
-
-
-def score_targets(
-    task: TargetType, y: FloatArray, number: IntArray, forecast: Forecast
-) -> tuple[FloatArray, FloatArray]:
-    """Return normal scores and PIT (n, T) of targets; NaN without target or forecast.
-
-    The PIT of a number is the predicted probability of less than the value. Of a label it is the
-    probability of the labels that are at most as probable. Both are uniform between 0 and 1 if
-    forecasts are calibrated: counts and labels are randomised by a hash.
-
-    The scores are those of ordinary values: with the share of outliers, all distant values would be
-    about as likely as that share, and a history could not tell them apart.
-    """
-    z, pit = np.full(y.shape, np.nan), np.full(y.shape, np.nan)
-    made = (forecast.status & IN_WARMUP) == 0
-    if task.labels:
-        p = forecast.probability
-        usable = made & np.isfinite(y[:, 0]) & bool(p.shape[1])
-        usable[usable] &= np.isfinite(p[usable]).all(axis=1)
-        if usable.any():
-            label = y[usable, 0].astype(np.int64)
-            known = np.pad(p[usable], ((0, 0), (0, max(0, int(label.max()) + 1 - p.shape[1]))))
-            scores = np.minimum(score_labels(known, label, number[usable]), MAX_NORMAL_SCORE)
-            z[usable, 0] = scores
-            pit[usable, 0] = 2.0 * normal.cdf(-scores)
-        return z, pit
-    for j in range(y.shape[1]):
-        stated = forecast.stated[:, j]
-        told = read_distribution(stated)
-        usable = made & np.isfinite(y[:, j]) & np.isfinite(forecast.mean[:, j])
-        usable &= told.has_forecast()
-        if usable.any():
-            usable &= told.in_support(y[:, j])
-        if usable.any():
-            values = np.ascontiguousarray(y[usable, j])
-            pit[usable, j] = told[usable].score_values(values).below
-            ordinary = stated[usable].copy()
-            ordinary[..., PARAM.share] = 0.0
-            scores = read_distribution(ordinary).score_values(values).score
-            z[usable, j] = np.clip(scores, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
-    return z, pit

@@ -29,6 +29,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -42,9 +43,10 @@ from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
 from kbnn.fleet.fleet import DEFAULT_OPEN_MODELS, Fleet
 from kbnn.fleet.key_index import KeyMonitors, read_keys
-from kbnn.model.anomaly import AlertRate, Monitor, monitor_rows, set_alert_rate
+from kbnn.model.anomaly import Monitor, monitor_rows, set_alert_rate
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
+from kbnn.model.settings import AlertRate
 from kbnn.output.fields import decode_targets
 from kbnn.output.writers import STDOUT, open_output
 from kbnn.sink import Closeable
@@ -59,17 +61,34 @@ ALERT_FIELDS: Final = (
 
 AlertRecord = dict[str, Any]
 
+FLEET_WATCH: Final = (
+    "--watch: the keys of a fleet are watched for their targets only. Train a model without --key, "
+    "or leave out --watch."
+)
+
 _TEXT: Final = ("", ".csv", ".tsv", ".txt")
 _JSON: Final = (".jsonl", ".ndjson")
 
 
-def start_monitor(model: StreamModel, rate: AlertRate | None) -> None:
-    """Monitor the rows that a model or fleet learns from now on; None keeps its rate."""
+def start_monitor(model: StreamModel, rate: AlertRate | None, watch: tuple[str, ...] = ()) -> None:
+    """Monitor the rows that a model or fleet learns from now on.
+
+    Parameters
+    ----------
+    model
+        The model or fleet.
+    rate
+        Rate of false alarms; None keeps that of the model.
+    watch
+        Columns, see `kbnn.model.anomaly.choose_watched`; without any, those of the model.
+    """
     if isinstance(model, Fleet):
+        if watch not in ((), ("target",)):
+            raise UsageError(FLEET_WATCH)
         model.set_alert_rate(rate)
     else:
         assert isinstance(model, OnlineModel)
-        set_alert_rate(model, rate)
+        set_alert_rate(model, rate, watch)
 
 
 def describe_alerts(
@@ -95,19 +114,26 @@ def describe_alerts(
     for alert in anomalies.alerts:
         at, j = alert.at, alert.target
         lower = upper = None
-        if not task.labels:
-            edges = read_distribution(forecast.stated[at : at + 1, j]).interval(interval)
-            lower, upper = (float(edge[0]) for edge in edges)
+        value: Any
+        if alert.column:
+            name, value = alert.column, alert.value
+            half = alert.sd * NormalDist().inv_cdf(0.5 + 0.5 * interval)
+            lower, upper = alert.mean - half, alert.mean + half
+        else:
+            name = task.targets[j]
+            (value,) = decode_targets(task, rows.y[at : at + 1, j])
+            if not task.labels:
+                edges = read_distribution(forecast.stated[at : at + 1, j]).interval(interval)
+                lower, upper = (float(edge[0]) for edge in edges)
         time = None
         if schema.clock is not None and rows.time is not None:
             time = format_times(schema.clock, rows.time[at : at + 1])[0] or None
-        (value,) = decode_targets(task, rows.y[at : at + 1, j])
         record = {
             "row": int(rows.number[at]),
             "id": None if rows.id is None else rows.id[at],
             "time": time,
             "key": keys[at] if keys else None,
-            "target": task.targets[j],
+            "target": name,
             "value": value if value is None or isinstance(value, str) else float(value),
             "lower": lower,
             "upper": upper,
@@ -373,6 +399,8 @@ class AlertScoring:
         Whether the model learns the rows.
     rate
         Rate of false alarms; None keeps that of the model's monitor.
+    watch
+        Columns that are watched; without any, those of the model's monitor.
     events
         Known events, if there are any.
     writer
@@ -385,19 +413,20 @@ class AlertScoring:
         *,
         learn: bool,
         rate: AlertRate | None,
+        watch: tuple[str, ...] = (),
         events: EventWindows | None = None,
         writer: AlertWriter | None = None,
     ) -> None:
         self._model, self._writer, self._events = model, writer, events
         if isinstance(model, Fleet):
             monitored = model if learn else model.copy()
-            monitored.set_alert_rate(rate)
+            start_monitor(monitored, rate, watch)
             assert monitored.monitors is not None
             self._monitor: Monitor | KeyMonitors = monitored.monitors
         else:
             assert isinstance(model, OnlineModel)
             before = model.monitor
-            set_alert_rate(model, rate)
+            set_alert_rate(model, rate, watch)
             assert model.monitor is not None
             self._monitor = model.monitor
             if not learn:
@@ -417,7 +446,9 @@ class AlertScoring:
             self._monitor.close_unused(DEFAULT_OPEN_MODELS)
         elif anomalies is None:
             assert isinstance(self._monitor, Monitor)
-            self._monitor, anomalies = monitor_rows(self._monitor, model.task, rows, forecast)
+            self._monitor, anomalies = monitor_rows(
+                self._monitor, model.task, model.schema, rows, forecast
+            )
         if self._writer is not None:
             self._writer.write(describe_alerts(model, rows, forecast, anomalies))
         self.alerts += len(anomalies.alerts)

@@ -259,7 +259,7 @@ class Training:
         self.model = model or self._create_model(settings, self.stream.schema.copy())
         self.tally_before = RowTally.from_model(self.model)
         if self.options.wants_alerts or self.options.surprise:
-            start_monitor(self.model, self.options.alert_rate)
+            start_monitor(self.model, self.options.alert_rate, self.options.watch)
         self.ready = True
 
     def _create_model(self, settings: Settings, schema: Schema) -> StreamModel:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from scipy.signal import lfilter
 from tests.commands import kbnn
 
 Floats = NDArray[np.float64]
-Series = tuple[Floats, Floats, list[int]]
+Series = tuple[NDArray[Any], NDArray[Any], list[int]]
 """Seconds, values and the rows at which events begin."""
 
 PROBATION = 0.15

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kbnn as kbnn_api
 from kbnn.model.file import load
 from kbnn.workflows import alerts
 from tests.commands import kbnn
@@ -320,3 +321,76 @@ def test_commands_are_bounded(stream: Path, monkeypatch: pytest.MonkeyPatch) -> 
             command.run({"row": row})
     assert running[0] == 0
     assert 1 < most[0] <= alerts.MAX_RUNNING
+
+
+def write_inputs(path: Path, rows: int = ROWS) -> None:
+    """Write a stream with two related inputs: `a` has a spike at SPIKE, `b` is stuck at FLAT."""
+    rng = np.random.default_rng(1)
+    a, c = rng.standard_normal(rows), rng.standard_normal(rows)
+    b = 10.0 + 3.0 * a + 0.5 * rng.standard_normal(rows)
+    y = a + c + 0.3 * rng.standard_normal(rows)
+    a[SPIKE] -= 3.0  # ordinary by itself, impossible beside b
+    b[FLAT : FLAT + 60] = b[FLAT]
+    kinds = np.array(["x", "y"])[rng.integers(0, 2, rows)]
+    table = zip(a, b, c, kinds, y, strict=True)
+    lines = [f"{a:.6f},{b:.6f},{c:.6f},{kind},{y:.6f}" for a, b, c, kind, y in table]
+    path.write_text("\n".join(["a,b,c,kind,y", *lines, ""]))
+
+
+def test_faults_of_inputs_name_the_column(stream: Path) -> None:
+    write_inputs(stream / "rows.csv")
+    words = ("train", "rows.csv", "--target", "y", "--fresh", *QUICK)
+    assert kbnn(*words, "--watch", "all", "--alerts", "a.csv").code == 0
+    found = read_alerts(stream / "a.csv")
+    (spike,) = [one for one in found if one["row"] == str(SPIKE + 1)]
+    assert (spike["target"], spike["kind"]) == ("a", "spike")
+    assert float(spike["value"]) < float(spike["lower"]) < float(spike["upper"])
+    stuck = [one for one in found if FLAT < int(one["row"]) <= FLAT + 60]
+    assert stuck[0]["target"] == "b"
+    assert len(found) <= 8  # 3 false alarms are expected
+    kbnn_api.train("rows.csv", "y", model="api.npz", layers=5, watch="all", alerts="b.csv")
+    assert read_alerts(stream / "b.csv") == found
+    assert kbnn(*words, "--watch", "c,y", "--alerts", "a.csv").code == 0
+    assert {one["target"] for one in read_alerts(stream / "a.csv")} <= {"c", "y"}
+    assert kbnn(*words, "--watch", "inputs", "--alerts", "a.csv").code == 0
+    assert "y" not in {one["target"] for one in read_alerts(stream / "a.csv")}
+
+
+def test_watched_inputs_resume_and_evaluate_bit_for_bit(stream: Path) -> None:
+    write_inputs(stream / "rows.csv")
+    lines = (stream / "rows.csv").read_text().splitlines(keepends=True)
+    (stream / "first.csv").write_text("".join(lines[:2101]))
+    (stream / "rest.csv").write_text("".join([lines[0], *lines[2101:]]))
+    watch = ("--watch", "all")
+    assert kbnn("train", "rows.csv", "--target", "y", *watch, "--alerts", "a.csv", *QUICK).code == 0
+    whole = read_alerts(stream / "a.csv")
+    words = ("-m", "m.npz", "--alerts", "b.csv", "-q")
+    assert kbnn("train", "first.csv", "--target", "y", "--layers", "5", *watch, *words).code == 0
+    before = read_alerts(stream / "b.csv")
+    assert kbnn("evaluate", "m.npz", "rest.csv", "--learn", "--alerts", "c.csv", "-q").code == 0
+    assert kbnn("train", "rest.csv", *words).code == 0  # the model knows what it watches
+    after = read_alerts(stream / "b.csv")
+    assert read_alerts(stream / "c.csv") == after
+    for one in after:
+        one.update(row=str(int(one["row"]) + 2100), start=str(int(one["start"]) + 2100))
+    assert before + after == whole
+    assert load("m.npz").monitor.inputs.columns == ("a", "b", "c")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--watch", "all"], "--watch chooses columns for alerts: add --alerts FILE"),
+        (["--alerts", "a.csv", "--watch", "z"], "'z' is not a column. Numeric inputs: a, b, c."),
+        (["--alerts", "a.csv", "--watch", "kind"], "'kind' is not a numeric input"),
+        (["--alerts", "a.csv", "--watch", "all", "--key", "kind"], "a fleet are watched for"),
+        (["--alerts", "a.csv", "--watch", "all", "--id", "c"], "cannot be combined with --id"),
+        (["--alerts", "a.csv", "--watch", "all", "--features", "kind"], "no input is a number"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(stream: Path, words: list[str], reason: str) -> None:
+    write_inputs(stream / "rows.csv")
+    ran = kbnn("train", "rows.csv", "--target", "y", *words, *QUICK)
+    assert ran.code == 2, ran
+    assert reason in ran.err
+    assert len(ran.err.splitlines()) == 1

@@ -19,10 +19,10 @@ from kbnn.model.anomaly import (
     count_bytes,
     init_detector,
     measure_surprise,
-    score_labels,
     update_detector,
 )
 from kbnn.model.anomaly_reference import DetectorState
+from kbnn.targets.prediction import score_labels
 
 
 def detect(
