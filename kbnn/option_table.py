@@ -722,6 +722,8 @@ OPTIONS: Final = (
         Option("plot", "FILE.png|svg|pdf", "Write the main figure as an image.",
             commands="evaluate inspect"),
         Option("plot", "FILE.png|svg|pdf",
+            "Draw the rows of this run with their alerts (--alerts)."),
+        Option("plot", "FILE.png|svg|pdf",
             "Draw the forecast (--horizon), or why the first row has its value (--explain).",
             commands="predict"),
         Option("no_plots", "", "Print no charts; charts are printed on terminals only.",

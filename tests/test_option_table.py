@@ -81,6 +81,7 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--alerts a.csv": ("alerts", "a.csv"),
         "--alert-rate 1e-4": ("alert_rate", AlertRate(1e-4)),
         "--alert-rate 2/day": ("alert_rate", AlertRate(2.0, "day")),
+        "--plot a.png": ("plot", "a.png"),
         "--watch all": ("watch", ("all",)),
         "--watch a,b": ("watch", ("a", "b")),
         "--fail-if alerts>0": ("fail_if", ("alerts>0",)),

@@ -43,6 +43,8 @@ from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
 from kbnn.fleet.fleet import DEFAULT_OPEN_MODELS, Fleet
 from kbnn.fleet.key_index import KeyMonitors, read_keys
+from kbnn.metrics.samples import StreamTrace
+from kbnn.metrics.sections import ChartSpec
 from kbnn.model.anomaly import Monitor, monitor_rows, set_alert_rate
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
@@ -388,6 +390,42 @@ def _parse_edge(place: str, cell: str, clock: Clock | None, is_row: bool) -> flo
     return made[0]
 
 
+class AlertTrace:
+    """What is drawn of a stream and its alerts: a chart of each target; none of a fleet."""
+
+    def __init__(self, model: StreamModel) -> None:
+        self._task = model.task
+        self._traces = [] if model.key else [StreamTrace() for _ in model.task.targets]
+
+    def add(self, rows: Rows, forecast: Forecast, anomalies: Anomalies) -> None:
+        """Add rows, the forecasts made before them and their alerts."""
+        for j, trace in enumerate(self._traces):
+            none = np.full(len(rows.y), np.nan)
+            y, interval = none, (none, none)
+            if not self._task.labels:
+                y = rows.y[:, j]
+                interval = read_distribution(forecast.stated[:, j]).interval(0.9)
+            if not trace.rows and len(rows.number):
+                trace.first = int(rows.number[0])
+            marks = [alert.at for alert in anomalies.alerts if alert.target == j or alert.column]
+            trace.add(y, interval, anomalies.surprise[:, j], marks)
+
+    def build_charts(self) -> list[ChartSpec]:
+        """Build the chart of each target."""
+        return [
+            ChartSpec(
+                "alerts",
+                "Alerts",
+                {**trace.to_arrays(), "name": name},
+                "Range of the values and of their 90 % interval; alerts are marked. Below, the "
+                "surprise of the rows: 3 is one row in a thousand.",
+                "values and 90 % interval by row, alerts below, then surprise",
+            )
+            for trace, name in zip(self._traces, self._task.targets, strict=False)
+            if trace.rows
+        ]
+
+
 class AlertScoring:
     """Raises alerts on rows that are evaluated, writes them, and scores them against events.
 
@@ -437,6 +475,7 @@ class AlertScoring:
         count = 0 if events is None else len(events.start)
         self._first = np.full(count, -1, np.int64)  # index of the first row, -1: none yet
         self._delay = np.full(count, -1, np.int64)  # rows to the first alert, -1: none yet
+        self.trace = AlertTrace(model)
 
     def add(self, rows: Rows, forecast: Forecast, anomalies: Anomalies | None) -> None:
         """Add rows; without `anomalies`, which the learning model found, they are monitored."""
@@ -451,6 +490,7 @@ class AlertScoring:
             )
         if self._writer is not None:
             self._writer.write(describe_alerts(model, rows, forecast, anomalies))
+        self.trace.add(rows, forecast, anomalies)
         self.alerts += len(anomalies.alerts)
         if self._events is not None:
             self._score_alerts(self._events, rows, [alert.at for alert in anomalies.alerts])

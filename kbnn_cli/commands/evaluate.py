@@ -196,7 +196,8 @@ def evaluate(
             found = inspecting.inspect_model(
                 judged, model, explain=report is not None, background=result.card
             )
-            shown = model_report.ReportContext(title, learning=learn, unreadable=result.bad_rows)
+            charts = [] if scoring is None else scoring.trace.build_charts()
+            shown = model_report.ReportContext(title, learn, result.bad_rows, charts)
             shown_model = keyed.get_overall_model(judged)
             model_report.write_report_files(
                 shown_model, result.card, found, shown, page=report, picture=plot
