@@ -30,6 +30,7 @@ from kbnn.model.anomaly import (
     Monitor,
     judge_scores,
     pack_monitor,
+    stack_targets,
     start_monitor,
     unpack_monitor,
     update_monitor,
@@ -268,10 +269,9 @@ class KeyMonitors:
         """Score rows in order, each against the earlier rows of its key."""
         z, pit = score_targets(self._task, rows.y, rows.number, forecast)
         surprise, alerts = np.empty_like(z), []
+        given = stack_targets(self._task, rows.y, z)
         for key, here in _group_by_key(keys):
-            monitor, surprise[here], found = update_monitor(
-                self._find(key), self._task, rows.y[here], z[here]
-            )
+            monitor, surprise[here], found = update_monitor(self._find(key), given[here])
             self._open.pop(key, None)
             self._open[key] = monitor
             self._changed.add(key)

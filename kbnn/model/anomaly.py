@@ -110,6 +110,9 @@ _COUNTED_SCALARS: Final = [
 """Scalars of a detector that are whole numbers."""
 
 
+_CONSTANTS: Final = anomaly_reference.list_constants()
+
+
 class Alert(NamedTuple):
     """One episode of anomalous rows, when it is detected or when it is over.
 
@@ -246,22 +249,10 @@ def update_detector(
     >>> [(a.row, a.kind) for a in found.alerts if a.is_open]
     [(1500, 'spike')]
     """
-    n = len(value)
     if missing is None:
         missing = np.isnan(value if state.scalars[SCALAR.has_value] else z).astype(float)
-    rows = np.empty((n, 5))
-    rows[:, 0] = np.where(np.isfinite(value), value, np.nan)
-    rows[:, 1] = _tail_nats(z)
-    rows[:, 2] = np.nan_to_num(z)
-    rows[:, 3] = np.nan if seconds is None else seconds
-    rows[:, 4] = missing
-    after = DetectorState._make(part.copy() for part in state)
     first = int(state.scalars[SCALAR.row])
-    if kernel.is_compiled():
-        fixed = anomaly_reference.list_constants()
-        out = kernel.detect_anomalies(after, rows, math.log(1.0 / rate), fixed)
-    else:
-        out = anomaly_reference.detect_anomalies(after, rows, math.log(1.0 / rate))
+    state, out = _run_detector(state, _stack_inputs(value, z, seconds, missing), rate)
     alerts = [
         Alert(
             first + i,
@@ -273,7 +264,32 @@ def update_detector(
         )
         for i in np.flatnonzero((out[:, EVENT] == OPENED) | (out[:, EVENT] == CLOSED)).tolist()
     ]
-    return after, DetectorScores(out[:, SURPRISE], out[:, SCORE], alerts)
+    return state, DetectorScores(out[:, SURPRISE], out[:, SCORE], alerts)
+
+
+def _stack_inputs(
+    value: FloatArray, z: FloatArray, seconds: FloatArray | None, missing: FloatArray
+) -> FloatArray:
+    """Return the rows of a detector (n, 5): value, -log tail, residual, seconds, missing."""
+    rows = np.empty((len(value), 5))
+    rows[:, 0] = np.where(np.isfinite(value), value, np.nan)
+    rows[:, 1] = _tail_nats(z)
+    rows[:, 2] = np.nan_to_num(z)
+    rows[:, 3] = np.nan if seconds is None else seconds
+    rows[:, 4] = missing
+    return rows
+
+
+def _run_detector(
+    state: DetectorState, rows: FloatArray, rate: float
+) -> tuple[DetectorState, FloatArray]:
+    """Run the compiled or the readable detector on rows (n, 5); `state` is not changed."""
+    after = DetectorState._make([part.copy() for part in state])
+    if kernel.is_compiled():
+        out = kernel.detect_anomalies(after, rows, math.log(1.0 / rate), _CONSTANTS)
+    else:
+        out = anomaly_reference.detect_anomalies(after, rows, math.log(1.0 / rate))
+    return after, out
 
 
 def measure_surprise(state: DetectorState, z: FloatArray) -> FloatArray:
@@ -447,7 +463,7 @@ def monitor_rows(
     """
     z, pit = score_targets(task, rows.y, rows.number, forecast)
     seconds = None if rows.time is None else np.ascontiguousarray(rows.time[:, 1])
-    monitor, surprise, found = update_monitor(monitor, task, rows.y, z, seconds)
+    monitor, surprise, found = update_monitor(monitor, stack_targets(task, rows.y, z, seconds))
     if monitor.inputs is not None:
         inputs, of_inputs = _monitor_inputs(monitor, monitor.inputs, schema, rows, seconds)
         found = of_inputs if not inputs.has_targets else found + of_inputs
@@ -473,54 +489,37 @@ def _monitor_inputs(
     z = np.clip((x - mean) / sd, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
     detectors, alerts = [], []
     for j, detector in enumerate(watch.detectors):
-        value = np.ascontiguousarray(x[:, j])
-        detector, _, found = _raise_alerts(
-            detector, value, z[:, j], monitor.detector_rate, seconds, len(monitor.detectors) + j
-        )
+        given = _stack_inputs(x[:, j], z[:, j], seconds, np.isnan(x[:, j]))
+        target = len(monitor.detectors) + j
+        detector, _, found = _raise_alerts(detector, given, monitor.detector_rate, target)
         detectors.append(detector)
         for alert in found:
             at = alert.at
-            told = (float(value[at]), float(mean[at, j]), float(sd[at, j]))
+            told = (float(x[at, j]), float(mean[at, j]), float(sd[at, j]))
             alerts.append(RowAlert(*alert[:7], watch.columns[j], *told))
     return watch._replace(moments=moments, detectors=tuple(detectors)), alerts
 
 
 def _raise_alerts(
-    detector: DetectorState,
-    value: FloatArray,
-    z: FloatArray,
-    rate: float,
-    seconds: FloatArray | None,
-    target: int,
-    missing: FloatArray | None = None,
+    detector: DetectorState, rows: FloatArray, rate: float, target: int
 ) -> tuple[DetectorState, FloatArray, list[RowAlert]]:
-    """Update a detector with consecutive rows; return surprise (n,) and the alerts."""
-    first = int(detector.scalars[SCALAR.row])
-    detector, found = update_detector(
-        detector, value, z, rate=rate, seconds=seconds, missing=missing
-    )
+    """Update a detector with consecutive rows (n, 5); return surprise (n,) and the alerts."""
+    detector, out = _run_detector(detector, rows, rate)
     alerts = []
-    for alert in found.alerts:
-        if alert.is_open:
-            at, score = alert.row - first, alert.score / math.log(10.0)
-            told = (float(found.surprise[at]), score)
-            alerts.append(RowAlert(at, target, alert.kind, 0, alert.length, *told))
-    return detector, found.surprise, alerts
+    for at in np.flatnonzero(out[:, EVENT] == OPENED).tolist():
+        told = (float(out[at, SURPRISE]), float(out[at, SCORE]) / math.log(10.0))
+        kind, length = KINDS[int(out[at, KIND])], int(out[at, LENGTH])
+        alerts.append(RowAlert(at, target, kind, 0, length, *told))
+    return detector, out[:, SURPRISE], alerts
 
 
-def update_monitor(
-    monitor: Monitor,
-    task: TargetType,
-    y: FloatArray,
-    z: FloatArray,
-    seconds: FloatArray | None = None,
-) -> tuple[Monitor, FloatArray, list[RowAlert]]:
-    """Update the detectors with consecutive rows; return surprise (n, T) and the alerts.
+def stack_targets(
+    task: TargetType, y: FloatArray, z: FloatArray, seconds: FloatArray | None = None
+) -> FloatArray:
+    """Return the rows of the detectors (n, T, 5).
 
     Parameters
     ----------
-    monitor
-        State after the rows before; it is not changed.
     task
         Target type.
     y, z
@@ -528,19 +527,25 @@ def update_monitor(
     seconds
         Local time (n,), for the season.
     """
-    surprise = np.empty_like(z)
+    value = np.full_like(y, np.nan) if task.labels else y
+    parts = [
+        _stack_inputs(value[:, j], z[:, j], seconds, np.isnan(y[:, j])) for j in range(y.shape[1])
+    ]
+    return np.stack(parts, axis=1)
+
+
+def update_monitor(
+    monitor: Monitor, rows: FloatArray
+) -> tuple[Monitor, FloatArray, list[RowAlert]]:
+    """Update the detectors with consecutive rows (n, T, 5), see `stack_targets`.
+
+    Returns the monitor, which was not changed in place, surprise (n, T) and the alerts.
+    """
+    surprise = np.empty(rows.shape[:2])
     detectors, alerts = [], []
     for j, detector in enumerate(monitor.detectors):
-        value = np.ascontiguousarray(y[:, j])
-        detector, surprise[:, j], found = _raise_alerts(
-            detector,
-            np.full_like(value, np.nan) if task.labels else value,
-            z[:, j],
-            monitor.detector_rate,
-            seconds,
-            j,
-            np.isnan(value).astype(np.float64),
-        )
+        own = np.ascontiguousarray(rows[:, j])
+        detector, surprise[:, j], found = _raise_alerts(detector, own, monitor.detector_rate, j)
         detectors.append(detector)
         alerts += found
     alerts.sort(key=lambda alert: (alert.at, alert.target))
