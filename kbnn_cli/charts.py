@@ -1,4 +1,4 @@
-"""Terminal charts: calibration, PIT, learning curve, residuals, forecasts, confusion table.
+"""Terminal charts: calibration, PIT, learning, residuals, forecasts, contributions, confusions.
 
 Charts are drawn with Braille dots and blocks, or with ASCII where the terminal has neither. A
 Braille cell is 2 x 4 dots, so a plot of 30 x 10 cells has 60 x 40 dots; each cell has one style,
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from kbnn.metrics.scorecard import CurvePoint
     from kbnn.metrics.sections import ChartSpec as TaskChart
     from kbnn.metrics.sections import TargetSection
-from rich.table import Table
 
 DOT_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bit of the dot in row r, column c of a Braille character."""
@@ -485,6 +485,30 @@ def forecast_chart(past: Array, mean: Array, sd: Array, name: str) -> DrawFuncti
     return draw
 
 
+def waterfall_chart(
+    base: float, value: float, names: Sequence[str], contributions: Array, name: str
+) -> DrawFunction:
+    """Draw one bar per column, from the value before it to that after it."""
+
+    def draw(width: int, plain: bool) -> list[Text]:
+        sizes = contributions.tolist()
+        ends = list(itertools.accumulate(sizes, initial=base))
+        axis = span_values([value, *ends], margin=0.0)
+        gutter = min(max(map(len, names), default=0), width // 3)
+        inner = width - gutter - 12
+        lines = []
+        for at, (column, size) in enumerate(zip(names, sizes, strict=True)):
+            places = sorted(round(axis.position_of(end) * (inner - 1)) for end in ends[at : at + 2])
+            mark = ("+" if size >= 0.0 else "-") if plain else "█"
+            bar = " " * places[0] + mark * (places[1] - places[0] + 1)
+            line = Text(f"{column[:gutter]:<{gutter}} ")
+            line.append(f"{bar:<{inner}}", style=DATA_STYLE if size >= 0.0 else SECOND_STYLE)
+            lines.append(line.append(f" {size:+10.3g}"))
+        return lines
+
+    return draw
+
+
 def reliability_chart(weight: Array, confidence: Array, right: Array) -> DrawFunction:
     """Plot accuracy against predicted confidence, for the bins that hold rows."""
 
@@ -511,6 +535,7 @@ CHART_FACTORIES: Final[dict[str, Callable[..., DrawFunction]]] = {
     "learning": learning_curve_chart,
     "reliability": reliability_chart,
     "ahead": forecast_chart,
+    "waterfall": waterfall_chart,
 }
 """The charts that a terminal can show."""
 

@@ -5,81 +5,49 @@ Each function yields the parts of one screen, which are printed one after the ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from kbnn.metrics.sections import describe_target
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
+from kbnn.metrics.sections import ChartSpec, describe_target
 from kbnn.metrics.verdicts import build_metric_table
 from kbnn.model.dependence import describe_interaction
-from kbnn.wording import format_count, format_number, format_percent
-from kbnn_cli import display
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from kbnn.metrics.sections import ChartSpec
-    from kbnn.model.model import OnlineModel
-    from kbnn.workflows.forecast import BacktestResult, HorizonForecast
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-from kbnn.wording import clean_text
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from kbnn.workflows.comparing import Comparison, EffectChange, ValueChange, WeightChange
 from kbnn.model.settings import format_interval_mode
-from kbnn.wording import format_rows
-from kbnn_cli.display import figures_table, verdict_text
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from kbnn.workflows.evaluating import Evaluation
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from kbnn.model.interface import StreamModel
-from rich.console import Console, ConsoleOptions, RenderResult
-
-from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
-from kbnn_cli import charts
+from kbnn.wording import clean_text, format_count, format_number, format_percent, format_rows
+from kbnn_cli import charts, display
 from kbnn_cli.charts import draw_whiskers
+from kbnn_cli.display import figures_table, verdict_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.model.diagnostics import Effect
     from kbnn.model.explain import Importance
+    from kbnn.model.interface import StreamModel
+    from kbnn.workflows.comparing import Comparison, EffectChange, ValueChange, WeightChange
+    from kbnn.workflows.evaluating import Evaluation
+    from kbnn.workflows.forecast import BacktestResult
     from kbnn.workflows.inspecting import Inspection
-
-
-ALERT_STYLE = "red"
-SURPRISE_ROWS = 5
 
 LISTED_STEPS = (1, 2, 3, 6, 12, 18, 24, 36, 48, 72, 96, 168)
 """Steps listed besides the last one; --json has all of them."""
 
 
-def show_forecast(
-    model: OnlineModel, steps: HorizonForecast, plot: str | None, *, terminal: bool
-) -> None:
-    """Draw a forecast to a file if requested, and on a terminal."""
-    from kbnn.workflows import forecast
-
+def show_chart(chart: ChartSpec, plot: str | None, *, terminal: bool) -> None:
+    """Draw a chart to a file if requested, and on a terminal."""
     if plot is not None:
         from kbnn.report import write_picture
 
-        write_picture(forecast.build_forecast_chart(model, steps), plot)
+        write_picture(chart, plot)
     if terminal and display.on_terminal():
         from kbnn_cli.charts import single_chart
 
-        display.print_parts([single_chart(forecast.build_forecast_chart(model, steps))])
+        display.print_parts([single_chart(chart)])
 
 
 def backtest_parts(judged: BacktestResult) -> Iterator[RenderableType]:
@@ -284,6 +252,10 @@ def evaluation_parts(
     yield Text()
     yield Text(format_rows_line(evaluation), style="dim")
     yield Text(format_time_line(evaluation), style="dim")
+
+
+ALERT_STYLE = "red"
+SURPRISE_ROWS = 5
 
 
 class AlertChart:

@@ -141,6 +141,35 @@ class Explanation(NamedTuple):
         """Return the explanation of other values (n, quantities), with the same contributions."""
         return self._replace(base=value - self.contributions.sum(axis=2), value=value)
 
+    def add_naive_forecasts(
+        self, value: FloatArray, weights: FloatArray, place: int | None
+    ) -> Explanation:
+        """Return the explanation of forecasts that combine the network with naive ones.
+
+        Parameters
+        ----------
+        value
+            The combined forecasts, (n, quantities).
+        weights
+            The network's share (n,) in the means: its contributions count that much.
+        place
+            The column whose past values the naive forecasts are; it has the rest of the difference
+            to `base`. If None, `base` has it. Standard deviations change in proportion.
+        """
+        mean = np.array([name == "mean" for name in self.quantities])
+        ratio = np.divide(value, self.value, out=np.ones_like(value), where=self.value > 0.0)
+        factor = np.where(mean, weights[:, None], ratio)
+        scaled = self._replace(
+            base=np.where(mean, self.base, ratio * self.base),
+            value=value,
+            contributions=self.contributions * factor[:, :, None],
+            errors=self.errors * factor[:, :, None],
+        )
+        if place is None:
+            return scaled.shift_to(value)
+        scaled.contributions[:, :, place] += value - scaled.base - scaled.contributions.sum(axis=2)
+        return scaled
+
 
 def group_inputs(schema: Schema) -> list[InputGroup]:
     """Group the columns of x by the column of the source that they were made from."""
@@ -220,8 +249,8 @@ def explain_rows(
     Returns
     -------
     Explanation
-        Contributions to every quantity of `list_quantities`. If changes are learned, the last
-        value of the target is part of `base`.
+        Contributions to every quantity of `list_quantities`, as the network predicts them. If
+        changes are learned, the last value of the target is part of `base`.
     """
     with model.lock:
         learned = model.get_prediction_state()

@@ -255,7 +255,7 @@ class StepErrors(NamedTuple):
         weights = _pull_to_last(weights, _compute_pull(self.pull[None]), usable)
         mean, sd = _average_candidates(weights, made, sd)
         stated = apply_calibration(self.calibration, mean[:, None], sd[:, None])[:, 0]
-        return OneStepForecast(mean, sd, stated)
+        return OneStepForecast(mean, sd, stated, weights[:, 0])
 
     def learn_one_step(
         self,
@@ -303,7 +303,7 @@ class StepErrors(NamedTuple):
         after = self._replace(
             one_step=past[-1].copy(), level=level[-1], pull=pull[-1], calibration=tails
         )
-        return after, OneStepForecast(combined, wide, stated)
+        return after, OneStepForecast(combined, wide, stated, weights[:, 0])
 
     @property
     def typical_sd(self) -> float:
@@ -351,6 +351,7 @@ class OneStepForecast(NamedTuple):
     mean: FloatArray
     raw_sd: FloatArray
     stated: FloatArray  # (n, fields)
+    network_weight: FloatArray  # (n,) share of the network in the mean
 
 
 def _sum_discounted(start: FloatArray, values: FloatArray) -> FloatArray:

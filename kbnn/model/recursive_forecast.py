@@ -68,15 +68,20 @@ class ForecastContext(NamedTuple):
         """Whether forecasts are combined with naive ones."""
         return can_combine(self.schema, self.learner.task)
 
-    def combine_one_step(self, forecast: Forecast, naive: FloatArray) -> Forecast:
-        """Combine the network's forecasts of one step with naive ones (n, 3)."""
+    def combine_one_step(
+        self, forecast: Forecast, naive: FloatArray
+    ) -> tuple[Forecast, FloatArray]:
+        """Combine the network's forecasts of one step with naive ones (n, 3).
+
+        Returns the combined forecasts and the network's share (n,) in their means.
+        """
         scale, mean_scale = self.learned.calibration[
             0, [calibration.SCALE_FACTOR, calibration.MEAN_SCALE_FACTOR]
         ]
         made = self.errors.combine_one_step(
             forecast.mean[:, 0], forecast.sd[:, 0], naive, float(np.sqrt(scale / mean_scale))
         )
-        return apply_one_step(forecast, made)
+        return apply_one_step(forecast, made), made.network_weight
 
 
 def apply_one_step(forecast: Forecast, made: OneStepForecast) -> Forecast:
@@ -327,7 +332,7 @@ class HorizonPath:
                 network.timeline.look_up_naive(each, slice_rows(rows, k, k + 1))[:, 0]
                 for k, each in known
             ]
-            first = network.combine_one_step(first, np.concatenate(naive))
+            first, _ = network.combine_one_step(first, np.concatenate(naive))
             if self._others:
                 unknown: BoolArray = np.all(np.isnan(rows.x[:, self._others]), axis=1)
                 first = blank_rows(first, unknown)
@@ -459,6 +464,7 @@ class SequentialPredictor:
         self._gap = 0  # rows since the last known target
         self._path: HorizonPath | None = None
         self._placed: list[Rows] = []
+        self._weights: list[FloatArray] = []
         targets = network.schema.targets
         self._places = [
             (network.timeline.columns.index(name), at)
@@ -473,7 +479,7 @@ class SequentialPredictor:
 
     def __call__(self, rows: Rows) -> Forecast:
         """Predict a batch of rows."""
-        self._placed = []
+        self._placed, self._weights = [], []
         if not self._began and len(rows.y):
             schema, timeline = self._network.schema, self._network.timeline
             self._set_history(align_history(schema, timeline, self._history, rows, self._notices))
@@ -507,6 +513,10 @@ class SequentialPredictor:
                 part if part.x_sd is not None else part._replace(x_sd=sd) for part, sd in parts
             ]
         return concat_rows(self._placed)
+
+    def get_network_weights(self) -> FloatArray:
+        """Return the network's share in the means of the last call: (n,), 1 without naive ones."""
+        return np.concatenate(self._weights)
 
     def _predict_part(self, rows: Rows, measured: bool) -> Forecast:
         """Predict rows of which only the last may lack its target, or one row of a gap."""
@@ -551,8 +561,10 @@ class SequentialPredictor:
             forecast = placed.restore_level(forecast)
         else:
             forecast = self._level_without_past(forecast, placed)
+        weight = np.ones(len(rows.y))
         if network.combines_forecasts and not self._gap:
-            forecast = network.combine_one_step(forecast, naive[:, 0])
+            forecast, weight = network.combine_one_step(forecast, naive[:, 0])
+        self._weights.append(weight)
         return attach_naive(forecast, naive)
 
     def _level_without_past(self, forecast: Forecast, placed: LaggedBatch) -> Forecast:

@@ -37,6 +37,7 @@ from kbnn.core import kernel
 from kbnn.core.layout import invert_spd, layout_of
 from kbnn.core.state import COUNT, State
 from kbnn.data.batch import Rows, pad_columns
+from kbnn.model.settings import REPLAY_ROWS
 
 MAX_HELD_ROWS = 512
 MAX_BUFFER_CELLS = 1 << 18
@@ -187,7 +188,6 @@ def compute_buffer_rows(inputs: int, most: int) -> int:
     return min(most, max(MAX_HELD_ROWS, MAX_BUFFER_CELLS // max(inputs, 1)))
 
 
-REPLAY_ROWS: Final = 1024
 REPLAY_END_ROWS: Final = 16 * REPLAY_ROWS
 """Rows after which nothing is replayed."""
 REPLAY_INTERVAL_ROWS: Final = 32
@@ -196,8 +196,6 @@ MAX_REPLAY_INTERVAL_ROWS: Final = 256
 """New rows between two bursts at most: a drift alarm takes effect at the next burst."""
 MAX_BURST_ROWS: Final = 512
 """Rows replayed between two new rows at most, including rows relearned in a new scale."""
-DEFAULT_REPLAY_RATIO: Final = 8
-"""Default number of replayed rows per new row during the first REPLAY_ROWS rows."""
 
 ALARM_REPLAY_RATIO: Final = 2
 """Largest replay ratio after a drift alarm: the few rows since then would be overfitted."""

@@ -11,13 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import MAX_ABS_VALUE, FloatArray
 from kbnn.core.config import Config
 from kbnn.core.input_moments import WatchedInputs
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, State, init
-from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
 from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
 from kbnn.distributions import calibration, categorical

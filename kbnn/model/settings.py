@@ -15,23 +15,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from kbnn.array_types import MAX_ABS_VALUE
 from kbnn.core import activations
 from kbnn.core.config import DIRECTIONS, INPUT_LIMIT, NO_LIMIT, Config
 from kbnn.core.state import ARRAYS, PRIORS, State
-from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.data.clock import DAY_SECONDS, MONTH_SECONDS, YEAR_SECONDS
-from kbnn.data.schema import Schema
 from kbnn.errors import ModelError, UsageError
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS
 from kbnn.model.ensemble import FEW_OUTPUTS, Member, count_bins
-from kbnn.model.replay import DEFAULT_REPLAY_RATIO, REPLAY_ROWS
 from kbnn.plain_values import read_dataclass
 from kbnn.targets.base import TargetType, choose_covariance, given_noise_var
 from kbnn.targets.registry import DEFAULT_TYPE, NUMERIC_TYPES, choose_default_type
+
+if TYPE_CHECKING:
+    from kbnn.data.schema import Schema
 
 NOISE_WORDS: Final = ("auto", "constant")
 MAX_ENSEMBLE: Final = 64
@@ -40,6 +41,11 @@ MAX_REPLAY_RATIO: Final = 100
 MAX_PRIOR_VARIANCE: Final = 1e20
 MAX_NOISE_SD: Final = 1e100
 """Largest standard deviation in the target's units whose square is finite with a margin."""
+
+REPLAY_ROWS: Final = 1024
+"""New rows at the start of a stream for which rows are replayed at the full ratio."""
+DEFAULT_REPLAY_RATIO: Final = 8
+"""Default number of replayed rows per new row during the first REPLAY_ROWS rows."""
 
 
 def is_noise(value: object) -> bool:

@@ -212,14 +212,8 @@ def draw_calibration(ax: Any, levels: FloatArray, observed: FloatArray, rows: in
 def draw_waterfall(
     ax: Any, base: float, value: float, names: Sequence[str], contributions: FloatArray, name: str
 ) -> None:
-    """Bars from the value without known columns to that of the row, largest contribution on top."""
-    order = np.argsort(-np.abs(contributions), kind="stable")
-    shown = order[:MAX_FEATURES]
-    labels = [shorten_label(names[at]) for at in shown]
-    sizes = contributions[shown]
-    if len(order) > len(shown):
-        labels.append(f"{len(order) - len(shown)} others")
-        sizes = np.append(sizes, np.sum(contributions[order[MAX_FEATURES:]]))
+    """Bars from the value without known columns to that of the row, first contribution on top."""
+    labels, sizes = [shorten_label(one) for one in names], contributions
     ends = base + np.cumsum(sizes)
     places = np.arange(len(sizes))
     colours = [BLUE if size >= 0.0 else ORANGE for size in sizes]

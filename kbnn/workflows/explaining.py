@@ -25,6 +25,7 @@ from kbnn.metrics.sections import ChartSpec
 from kbnn.model.explain import (
     MAX_EXACT_COLUMNS,
     Explanation,
+    Quantity,
     RowExplanation,
     explain_rows,
     format_contributions,
@@ -34,13 +35,15 @@ from kbnn.model.explain import (
 from kbnn.model.function_posterior import FunctionSampler, QueryRanking, rank_queries
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
-from kbnn.model.recursive_forecast import SequentialPredictor
+from kbnn.model.recursive_forecast import SequentialPredictor, can_combine
 from kbnn.output.writers import AddedField
 from kbnn.targets.prediction import Forecast
 from kbnn.workflows.predicting import AddedColumns, predict_rows
 
 LEADING_FIELDS: Final = ("mean", "log_odds")
 """Quantities that are explained without being named in the columns."""
+MAX_BARS: Final = 12
+"""Largest number of contributions drawn one by one; smaller ones are added up."""
 
 
 class RowExplainer:
@@ -68,11 +71,7 @@ class RowExplainer:
     def explain(self, rows: Rows, forecast: Forecast) -> Explanation:
         """Explain the forecasts of a batch; NaN where a forecast is missing."""
         n, size = len(rows.y), len(self.quantities)
-        label = np.zeros(n, dtype=np.int64)
-        if forecast.probability.shape[1] and n:
-            label = np.argmax(forecast.probability, axis=1)
-        values = [quantity.values(forecast, label) for quantity in self.quantities]
-        value = np.stack(values, axis=1) if n else np.zeros((0, size))
+        value = _list_values(self.quantities, forecast) if n else np.zeros((0, size))
         contributions = np.full((n, size, len(self.columns)), np.nan)
         errors = np.full_like(contributions, np.nan)
         for key, places in self._group_rows(rows):
@@ -122,13 +121,28 @@ def _explain_in_order(model: OnlineModel) -> Callable[[Rows], Explanation]:
     predict = model.open_predictor()
     if not isinstance(predict, SequentialPredictor):
         return lambda rows: explain_rows(model, rows)
-    sequence = predict
+    sequence, schema = predict, model.schema
+    columns = [group.column for group in group_inputs(schema)]
+    target = schema.targets[0]
+    place = columns.index(target) if target in columns and not schema.changes else None
 
     def explain(rows: Rows) -> Explanation:
-        sequence(rows)
-        return explain_rows(model, sequence.get_inputs())
+        forecast = sequence(rows)
+        found = explain_rows(model, sequence.get_inputs())
+        if not can_combine(schema, model.task):
+            return found
+        value = _list_values(list_quantities(model.task), forecast)
+        return found.add_naive_forecasts(value, sequence.get_network_weights(), place)
 
     return explain
+
+
+def _list_values(quantities: Sequence[Quantity], forecast: Forecast) -> FloatArray:
+    """Return what is explained of each forecast: (n, quantities)."""
+    label = np.zeros(len(forecast.status), dtype=np.int64)
+    if forecast.probability.shape[1] and len(label):
+        label = np.argmax(forecast.probability, axis=1)
+    return np.stack([quantity.values(forecast, label) for quantity in quantities], axis=1)
 
 
 def explain_batches(
@@ -153,14 +167,19 @@ def build_waterfall(explainer: RowExplainer) -> ChartSpec:
         raise DataError("--plot: the first row has no prediction to explain")
     quantity = explainer.quantities[0]
     name = quantity.target or quantity.name.replace("log_odds", "log-odds of the label")
+    parts = sorted(row.contributions.items(), key=lambda part: -abs(part[1]))
+    if len(parts) > MAX_BARS:
+        others = sum(size for _, size in parts[MAX_BARS:])
+        parts = [*parts[:MAX_BARS], (f"{len(parts) - MAX_BARS} others", others)]
     data = {
         "base": row.base,
         "value": row.value,
-        "names": list(row.contributions),
-        "contributions": np.array(list(row.contributions.values())),
+        "names": [column for column, _ in parts],
+        "contributions": np.array([size for _, size in parts]),
         "name": name,
     }
-    return ChartSpec("waterfall", "Contributions to the first row", data)
+    ends = f"from {row.base:.4g} (nothing known) to {row.value:.4g}"
+    return ChartSpec("waterfall", "Contributions to the first row", data, hint=ends)
 
 
 def add_explanation(

@@ -205,7 +205,8 @@ class Training:
         except (DataError, UsageError):
             self._save_checkpoint()
             if self.rows:
-                learned = f"{format_rows(self.rows)} before the error were learned"
+                were = "was" if self.rows == 1 else "were"
+                learned = f"{format_rows(self.rows)} before the error {were} learned"
                 saved = " and saved. Fix the error, then continue with --resume."
                 self.listener.on_notice(f"{learned}{saved if self._checkpoint else ''}")
             raise

@@ -56,7 +56,6 @@ def predict(
 
     With --horizon, forecast steps after the last row learned.
     """
-    from kbnn import report
     from kbnn.errors import UsageError
     from kbnn.output.fields import OutputOptions, list_output_fields
     from kbnn.output.writers import check_name, open_writer
@@ -173,10 +172,13 @@ def predict(
                 on_rows=on_rows,
                 notice=display.make_notifier(quiet),
             )
+    terminal = output != "-" and not quiet
     if steps is not None:
-        result_screens.show_forecast(single, steps, plot, terminal=output != "-" and not quiet)
-    if explainer is not None and plot is not None:
-        report.write_picture(explaining.build_waterfall(explainer), plot)
+        chart = forecast.build_forecast_chart(single, steps)
+        result_screens.show_chart(chart, plot, terminal=terminal)
+    if explainer is not None and (plot is not None or (terminal and display.on_terminal())):
+        chart = explaining.build_waterfall(explainer)
+        result_screens.show_chart(chart, plot, terminal=terminal)
     if bad is not None:
         display.report_bad_rows(bad, "no prediction", quiet)
     remaining = ranking.remaining[-1] if ranking is not None and len(ranking.rows) else None

@@ -4,7 +4,9 @@
     python -m tests.bench.golden --compare before.json
 
 Numbers depend on the machine's instruction set, so that both must run on one machine. Only public
-functions are used: the bench survives every renaming of what is below them.
+functions are used: the bench survives every renaming of what is below them. Forecasts must be equal
+to the bit; figures and columns that were there before must be there with the same values, and new
+ones may join.
 """
 
 from __future__ import annotations
@@ -28,11 +30,6 @@ import kbnn
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 ROWS = 700
-LATER_FIGURES = (
-    *("mape", "smape", "median_absolute_error", "mase", "approximation", "auc", "mcc"),
-    *("average_precision", "f1_macro", "f1", "precision", "recall", "confusion"),
-)
-"""Figures of `evaluate` that digests leave out: earlier versions lack them."""
 COVARIANCES = ("neuron", "group", "full", "wide", "paper")
 TASKS = ("regression", "positive", "count", "amount", "classification")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -86,21 +83,35 @@ def series() -> dict[str, Any]:
     return {"time": [f"{each}:00" for each in hour], "y": level}
 
 
-def digest(*parts: Any) -> str:
-    """What tells results apart to the bit."""
-    found = hashlib.sha256()
-    for part in parts:
-        array = np.asarray(part)
-        found.update(repr(array.tolist()).encode() if array.dtype.kind in "OU" else array.tobytes())
+Result = dict[str, str]
+"""Parts of a case by name: digests of columns, and figures as text."""
+
+
+def digest(values: Any) -> str:
+    """Return a text that tells values apart to the bit."""
+    array = np.asarray(values)
+    text = array.dtype.kind in "OU"
+    found = hashlib.sha256(repr(array.tolist()).encode() if text else array.tobytes())
     return found.hexdigest()[:16]
 
 
-def said(forecasts: Any) -> str:
-    """The digest of forecasts as a table."""
+def describe_forecasts(forecasts: Any) -> Result:
+    """Return the digest of every column of forecasts."""
     import pyarrow as pa
 
     made = pa.table(forecasts)
-    return digest(made.column_names, *(column.to_numpy() for column in made.columns))
+    names = made.column_names
+    return {
+        f"column {name}": digest(column.to_numpy())
+        for name, column in zip(names, made.columns, strict=True)
+    }
+
+
+def describe_figures(kind: str, figures: Any) -> Result:
+    """Return the figures as text, without times."""
+    found = json.loads(json.dumps(dict(figures), default=str))
+    timing = ("seconds", "rows_per_second")
+    return {f"{kind} {name}": json.dumps(found[name]) for name in found if name not in timing}
 
 
 def part(data: dict[str, Any], rows: slice) -> dict[str, Any]:
@@ -108,33 +119,31 @@ def part(data: dict[str, Any], rows: slice) -> dict[str, Any]:
     return {name: column[rows] for name, column in data.items()}
 
 
-def judged(data: dict[str, Any], **options: Any) -> str:
-    """Train on most rows; the digest of forecasts and figures of the others, and of the record."""
+def judge_model(data: dict[str, Any], **options: Any) -> Result:
+    """Train on most rows; describe forecasts and figures of the others, and the record."""
     model = kbnn.train(part(data, slice(600)), target="y", **options)
     rest = part(data, slice(600, ROWS))
-    figures = [dict(model.evaluate(rest)), dict(model.record())]
-    for one in figures:
-        for name in ("seconds", "rows_per_second", *LATER_FIGURES):
-            one.pop(name, None)
     restored = pickle.loads(pickle.dumps(model))
-    keys = sorted(json.loads(json.dumps(figures[0], default=str)))
-    numbers = json.dumps(figures, default=str, sort_keys=True)
     forecasts = restored.predict(rest, decompose=model.task != "classification")
-    return " ".join([said(forecasts), digest(keys), digest([numbers])])
+    return {
+        **describe_forecasts(forecasts),
+        **describe_figures("evaluate", model.evaluate(rest)),
+        **describe_figures("record", model.record()),
+    }
 
 
-def cases() -> Iterator[tuple[str, Callable[[], str]]]:
+def cases() -> Iterator[tuple[str, Callable[[], Result]]]:
     """All cases by name."""
     for task in TASKS:
         for covariance in COVARIANCES:
-            made = partial(judged, table(task), task=task, layers="7", ignore=["w"])
+            made = partial(judge_model, table(task), task=task, layers="7", ignore=["w"])
             yield f"{task} {covariance}", partial(made, covariance=covariance)
     for name, chosen in OPTIONS.items():
         kept = {} if "weight" in chosen else {"ignore": ["w"]}
-        yield f"option {name}", partial(judged, table("regression"), **chosen, **kept)
+        yield f"option {name}", partial(judge_model, table("regression"), **chosen, **kept)
     yield (
         "several targets",
-        lambda: said(
+        lambda: describe_forecasts(
             kbnn.train(
                 {**part(table("regression"), slice(600)), "z": table("positive")["y"][:600]},
                 target=["y", "z"],
@@ -142,36 +151,37 @@ def cases() -> Iterator[tuple[str, Callable[[], str]]]:
             ).predict(part(table("regression"), slice(600, ROWS)))
         ),
     )
-    yield "series", lambda: said(kbnn.train(series(), target="y").forecast(30))
-    yield "series on rows", lambda: judged(series())
+    yield "series", lambda: describe_forecasts(kbnn.train(series(), target="y").forecast(30))
+    yield "series on rows", lambda: judge_model(series())
     for path in sorted(FIXTURES.rglob("*.npz")):
-        yield f"file {path.relative_to(FIXTURES)}", partial(from_file, path)
-    yield "fleet", fleet
-    yield "row by row", row_by_row
+        yield f"file {path.relative_to(FIXTURES)}", partial(open_file, path)
+    yield "fleet", train_fleet
+    yield "row by row", learn_row_by_row
 
 
-def from_file(path: Path) -> str:
-    """What an old model says of rows that lack every input."""
+def open_file(path: Path) -> Result:
+    """Return what an old model predicts for one row, and the names of its figures."""
     with contextlib.redirect_stderr(io.StringIO()):
         model = kbnn.load(path)
-    row = {name: 0.5 for name in model.features}
+    row = {name: "2026-01-01" if name == "time" else 0.5 for name in model.features}
     answer = model.predict_one(row)
-    return digest([repr(answer)], [repr(sorted(dict(model.record())))])
+    return {"answer": repr(answer), **dict.fromkeys(describe_figures("record", model.record()), "")}
 
 
-def fleet() -> str:
-    """A model for every kind."""
+def train_fleet() -> Result:
+    """Describe the forecasts of a model for every kind."""
     data = table("regression")
     with tempfile.TemporaryDirectory() as folder:
         made = kbnn.train(
             part(data, slice(600)), target="y", key="kind", layers="4", model=f"{folder}/fleet"
         )
         rest = part(data, slice(600, ROWS))
-        return " ".join([said(made.predict(rest)), digest([made.evaluate(rest)["rmse"]])])
+        rmse = repr(made.evaluate(rest)["rmse"])
+        return {**describe_forecasts(made.predict(rest)), "rmse": rmse}
 
 
-def row_by_row() -> str:
-    """`learn_one` and `predict_one`."""
+def learn_row_by_row() -> Result:
+    """Describe what `predict_one` says between rows learned by `learn_one`."""
     data = table("classification")
     model = kbnn.Model(target="y", layers=6)
     answers = []
@@ -180,7 +190,12 @@ def row_by_row() -> str:
         if k > 100:
             answers.append(repr(model.predict_one(x)))
         model.learn_one(x, data["y"][k])
-    return digest(answers)
+    return {"answers": digest(answers)}
+
+
+def list_changes(before: Result, after: Result) -> list[str]:
+    """Name the parts that were there before and are gone or different."""
+    return [name for name, value in before.items() if after.get(name) != value]
 
 
 def main() -> int:
@@ -189,22 +204,23 @@ def main() -> int:
     parser.add_argument("--write", type=Path)
     parser.add_argument("--compare", type=Path)
     chosen = parser.parse_args()
-    found = {}
+    found: dict[str, Result] = {}
     for name, run in cases():
         try:
             found[name] = run()
         except kbnn.errors.KbnnError as error:  # an error is a result to be compared
-            found[name] = f"{type(error).__name__}: {error}"
+            found[name] = {"error": f"{type(error).__name__}: {error}"}
     if chosen.write:
         chosen.write.write_text(json.dumps(found, indent=1))
     if not chosen.compare:
         print(f"{len(found)} cases")
         return 0
     before = json.loads(chosen.compare.read_text())
-    moved = [name for name in found if before.get(name) != found[name]]
-    print(f"{len(found)} cases, {len(moved)} moved")
-    for name in moved:
-        print(f"  {name}: {before.get(name)} -> {found[name]}")
+    changes = {name: list_changes(before[name], found.get(name, {})) for name in before}
+    moved = {name: parts for name, parts in changes.items() if parts}
+    print(f"{len(before)} cases, {len(moved)} moved")
+    for name, parts in moved.items():
+        print(f"  {name}: {', '.join(parts)}")
     return int(bool(moved))
 
 

@@ -142,6 +142,9 @@ def test_a_network_that_does_not_pay_is_dropped_and_recorded() -> None:
     assert len(after.members) == len(after.specs) == len(after.bins) == len(after.pool.weight) == 3
     (dropped,) = after.dropped
     assert dropped.row == 2048
+    worst = before.specs.index(dropped.member)
+    rate = before.pool.benefit[worst] / before.pool.benefit_rows  # one row before the check
+    assert dropped.benefit == pytest.approx(rate, abs=0.01)
     assert dropped.benefit < dropped.price
     assert set(before.specs) - set(after.specs) == {dropped.member}
     assert copy_model(model).learner_state.dropped == after.dropped

@@ -9,20 +9,23 @@ import pytest
 
 from kbnn.core import reference
 from kbnn.core.config import Config, Covariance
+from kbnn.core.input_moments import leading_directions
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, COUNT, State, init
-from kbnn.model import replay
+from kbnn.data.batch import slice_rows
+from kbnn.model import learner, replay
+from kbnn.model.learner import LearnEvents, _select_replayable_rows
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import (
     MAX_BURST_ROWS,
     MAX_REPLAY_INTERVAL_ROWS,
     REPLAY_END_ROWS,
     REPLAY_INTERVAL_ROWS,
-    REPLAY_ROWS,
+    BufferedRows,
     ReplayState,
 )
-from kbnn.model.settings import Settings
+from kbnn.model.settings import REPLAY_ROWS, Settings
 from tests.bench.data import FloatArray, block, schema, trained
 from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
 
@@ -362,3 +365,45 @@ def test_an_alarm_among_the_first_rows_does_not_end_rehearsal() -> None:
     now = model.learner_state.replay_state
     assert (now.since, now.alarm) == (0, 0)
     assert now.rows > 4 * len(y)
+
+
+def test_replayed_information_is_removed_from_loose_weights() -> None:
+    z = np.random.default_rng(0).standard_normal((60, 12))
+    config = Config(inputs=12, hidden=(4,), covariance="wide", directions=3)
+    state = init(config, directions=leading_directions(z, 3))
+    layout = layout_of(config)
+    assert len(layout.loose_positions)
+    prior = state.prior_var[layout.loose_positions]
+    narrow = layout.pack_blocks(layout.unpack_blocks(state.cov), prior / 5.0)
+    counts = state.counts.copy()
+    counts[COUNT.rows], counts[COUNT.rehearsed] = 10, 30
+    back = replay.remove_replayed_information(state._replace(cov=narrow, counts=counts))
+    # 1/P = 5/P0 from 40 rows of which 10 were new: 1/P0 + (4/P0)/4.
+    assert layout.loose_var(back.cov) == pytest.approx(prior / 2.0)
+
+
+def test_fewer_rows_are_replayed_after_an_alarm() -> None:
+    calm, alarmed = ReplayState(), ReplayState(since=1000)
+    assert replay.add_to_backlog(calm, 32, 8).backlog == 32 * 8
+    assert replay.add_to_backlog(alarmed, 1032, 8).backlog == 32 * replay.ALARM_REPLAY_RATIO
+    assert replay.add_to_backlog(alarmed, 1032, 1).backlog == 32
+
+
+def test_outliers_and_rows_without_target_are_not_replayed() -> None:
+    y = np.array([[1.0], [np.nan], [2.0], [3.0]])
+    trust = np.array([0.9, 1.0, 0.4, 0.5])
+    kept = BufferedRows(np.zeros((4, 1)), np.zeros((4, 0)), y, np.ones(4), np.arange(4.0), trust)
+    assert _select_replayable_rows(kept).tolist() == [0, 3]
+
+
+@pytest.mark.parametrize(("rows", "noted"), [(60, False), (200, True)])
+def test_alarms_among_the_first_rows_do_not_restart_replay(
+    rows: int, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(4).standard_normal((rows + 1, 1))
+    model = OnlineModel(Settings(hidden=(4,), kind="regression"), schema(1))
+    taken = block(x, np.sin(x[:, 0]))
+    model.learn(slice_rows(taken, 0, rows))
+    monkeypatch.setattr(learner, "events_of", lambda said, first: LearnEvents([first]))
+    model.learn(slice_rows(taken, rows, rows + 1))
+    assert model.learner_state.replay_state.alarm == (rows + 1 if noted else 0)

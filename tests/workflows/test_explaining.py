@@ -14,7 +14,15 @@ import pytest
 import kbnn
 from kbnn.errors import UsageError
 from kbnn.model import file as modelfile
-from kbnn.workflows.explaining import explain_batches
+from kbnn.workflows.explaining import (
+    MAX_BARS,
+    RowExplainer,
+    build_waterfall,
+    explain_batches,
+)
+from kbnn_cli.charts import CHART_FACTORIES
+from tests.bench.data import block
+from tests.bench.data import trained as trained_model
 from tests.commands import SAMPLES, Ran, trained
 from tests.commands import kbnn as command
 
@@ -163,6 +171,32 @@ def test_lags_count_as_one_column_and_the_written_mean_is_explained(tmp_path: Pa
     assert model.explain_one({})["mean"].value == model.predict_one({}).mean
 
 
+@pytest.mark.parametrize("lags", ["1,2", "2,3"])
+def test_the_naive_part_of_a_forecast_is_explained(lags: str) -> None:
+    """It belongs to the target's past: its column, or `base` if changes are learned (lag 1)."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(600)
+    y = np.cumsum(0.5 * rng.standard_normal(600) + x)
+    model = kbnn.Model("y", layers=5, lags=lags)
+    model.learn({"x": x[:500], "y": y[:500]})
+    rows = {"x": x[500:], "y": y[500:]}
+    found, told = model.explain(rows), model.predict(rows, decompose=True)
+    places = {column: place for place, column in enumerate(found.columns)}
+    total = found.base + found.contributions.sum(axis=2)
+    assert np.max(np.abs(total - found.value)) < 1e-9
+    assert total[:, 0] == pytest.approx(np.asarray(told["mean"]), abs=1e-9)
+    assert found.value[:, 1] == pytest.approx(np.asarray(told["function_sd"]), rel=1e-9)
+    last = y[499:599]
+    holder = found.base[:, 0] if lags == "1,2" else found.select("mean")[:, places["y"]]
+    assert np.corrcoef(holder, last)[0, 1] > 0.99
+    assert lags == "1,2" or np.ptp(found.base[:, 0]) < 1e-9  # the same empty row for all
+    without = model.predict_one({}).mean
+    for value in (-2.0, 2.0):  # x is independent of the past: known or not, it adds about the same
+        change = model.predict_one({"x": value}).mean - without
+        part = model.explain_one({"x": value})["mean"].contributions["x"]
+        assert 0.6 < part / change < 1.7
+
+
 def test_rows_of_a_fleet_are_explained_by_the_model_of_their_key(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal(300)
@@ -211,17 +245,35 @@ def test_a_first_row_without_a_prediction_is_not_drawn(plant: str, tmp_path: Pat
 def test_bars_of_a_waterfall_lead_from_the_base_to_the_value() -> None:
     from matplotlib.figure import Figure
 
-    from kbnn.report.plots import MAX_FEATURES, draw_waterfall
+    from kbnn.report.plots import draw_waterfall
 
-    sizes = np.random.default_rng(0).standard_normal(MAX_FEATURES + 5)
-    names = [f"x{k}" for k in range(len(sizes))]
+    x = np.random.default_rng(0).standard_normal((80, MAX_BARS + 5))
+    model, row = trained_model(x, x[:, 0] - 2.0 * x[:, 1], hidden=(3,)), block(x[:1], np.zeros(1))
+    explainer = RowExplainer(model)
+    explainer.explain(row, model.predict(row))
+    chart = build_waterfall(explainer)
+    base, value, sizes = (chart.data[name] for name in ("base", "value", "contributions"))
+    assert list(np.abs(sizes[:-1])) == sorted(np.abs(sizes[:-1]), reverse=True)
     axes: Any = Figure().add_subplot()
-    draw_waterfall(axes, 2.0, 2.0 + sizes.sum(), names, sizes, "y")
+    draw_waterfall(axes, **chart.data)
     bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
-    assert bars[0][0] == pytest.approx(2.0)
-    assert bars[-1][1] == pytest.approx(2.0 + sizes.sum())
+    assert bars[0][0] == pytest.approx(base)
+    assert bars[-1][1] == pytest.approx(value)
     assert all(one[1] == pytest.approx(two[0]) for one, two in itertools.pairwise(bars))
     low, high = axes.get_xlim()
     assert all(low < end < high for bar in bars for end in bar)
-    assert len(bars) == MAX_FEATURES + 1
+    assert len(bars) == MAX_BARS + 1
     assert axes.get_yticklabels()[-1].get_text() == "5 others"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_waterfall_of_a_terminal_has_a_line_per_column(plain: bool) -> None:
+    draw = CHART_FACTORIES["waterfall"](
+        base=1.0, value=2.0, names=["a", "long name"], contributions=np.array([2.0, -1.0]), name="y"
+    )
+    lines = [line.plain for line in draw(40, plain)]
+    up, down = ("+", "-") if plain else ("█", "█")
+    assert lines == [
+        f"a         {up * 19}         +2",
+        f"long name {down:>10}{down * 9}         -1",
+    ]
