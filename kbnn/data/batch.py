@@ -77,6 +77,10 @@ class RowAlert(NamedTuple):
     length: int  # rows since then, of the same key
     surprise: float  # of the row; NaN without a forecast
     score: float  # -log10 of the rate at which so high a score occurs on an ordinary stream
+    column: str = ""  # the input, if it is one; `target` then counts on after the targets
+    value: float = float("nan")  # of the input
+    mean: float = float("nan")  # of the input, predicted from the others
+    sd: float = float("nan")
 
 
 class Anomalies(NamedTuple):

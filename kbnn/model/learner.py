@@ -738,7 +738,8 @@ class Learner:
         z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
         inputs = encode_for_members(learned, z, self._scale_input_variances(learned.columns, x_sd))
         made = predict_parallel(learned.members[0], *inputs[0])
-        scores = self.task.log_likelihood(made, np.ascontiguousarray(labels))
+        with np.errstate(over="ignore"):  # an extreme target has the log likelihood -inf
+            scores = self.task.log_likelihood(made, np.ascontiguousarray(labels))
         if replay.are_outdated(*np.split(scores, 2)):
             learned.buffer.drop_before(int(kept.number[replayable[len(replayable) // 2]]))
 
