@@ -45,7 +45,7 @@ from kbnn.model.settings import (
 from kbnn.targets.registry import TARGET_TYPES
 
 if TYPE_CHECKING:
-    from kbnn.model.anomaly import AlertRate
+    from kbnn.model.settings import AlertRate
 
 ColumnNames = str | int | Sequence[str | int]
 """One or several names of columns; in pandas they may be numbers."""
@@ -228,7 +228,7 @@ def parse_hash(value: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
 
 def parse_rate(value: float | str) -> AlertRate:
     """Parse a rate of false alarms: 1e-3 per row, or 1/week."""
-    from kbnn.model.anomaly import parse_alert_rate
+    from kbnn.model.settings import parse_alert_rate
 
     return parse_alert_rate(value)
 
@@ -682,6 +682,9 @@ OPTIONS: Final = (
         Option("alert_rate", "RATE",
             "Set the rate of false alarms: 1e-3 per row, or 1/week with a time column.",
             parse_rate, shown_default="0.001", commands="train evaluate"),
+        Option("watch", "target|inputs|all|COLUMNS",
+            "Raise alerts for the target, the numeric inputs, both, or these columns.",
+            parse_names, shown_default="target", splits=True, commands="train evaluate"),
         Option("alert_exec", "COMMAND",
             "Run this command for each alert, with the alert as JSON on its stdin."),
     ),
@@ -718,6 +721,8 @@ OPTIONS: Final = (
             commands="evaluate inspect"),
         Option("plot", "FILE.png|svg|pdf", "Write the main figure as an image.",
             commands="evaluate inspect"),
+        Option("plot", "FILE.png|svg|pdf",
+            "Draw the rows of this run with their alerts (--alerts)."),
         Option("plot", "FILE.png|svg|pdf",
             "Draw the forecast (--horizon), or why the first row has its value (--explain).",
             commands="predict"),

@@ -6,6 +6,7 @@ Each function yields the parts of one screen, which are printed one after the ot
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -18,7 +19,7 @@ from kbnn.metrics.verdicts import build_metric_table
 from kbnn.model.dependence import describe_interaction
 from kbnn.model.settings import format_interval_mode
 from kbnn.wording import clean_text, format_count, format_number, format_percent, format_rows
-from kbnn_cli import display
+from kbnn_cli import charts, display
 from kbnn_cli.charts import draw_whiskers
 from kbnn_cli.display import figures_table, verdict_text
 
@@ -270,9 +271,58 @@ def evaluation_parts(
     if evaluation.alerts is not None:
         yield Text()
         yield from map(Text, evaluation.alerts.format_lines())
+        if plots:
+            for spec in evaluation.alerts.trace.build_charts():
+                yield from (Text(), AlertChart(spec))
     yield Text()
     yield Text(format_rows_line(evaluation), style="dim")
     yield Text(format_time_line(evaluation), style="dim")
+
+
+ALERT_STYLE = "red"
+SURPRISE_ROWS = 5
+
+
+class AlertChart:
+    """A stream with its interval and alerts, and below it the surprise, in the full width."""
+
+    def __init__(self, spec: ChartSpec) -> None:
+        self.spec = spec
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for the width and the encoding of the console."""
+        chart = charts.TerminalChart(self.spec.title, self.spec.hint, self._draw)
+        yield from chart.render_lines(min(options.max_width, 132), options.ascii_only)
+
+    def _draw(self, width: int, plain: bool) -> list[Text]:
+        data, inside = self.spec.data, (charts.SECOND_STYLE, "~")
+        row = data["row"].tolist()
+        points = {
+            name: [(r, v) for r, v in zip(row, data[name].tolist(), strict=True) if isfinite(v)]
+            for name in ("low", "high", "lower", "upper", "surprise")
+        }
+        x = charts.Axis(row[0], max(row[-1], row[0] + 1.0))
+        values = charts.trim_tails([v for _, v in points["low"] + points["high"]], 1000)
+        y = charts.span_values(values or [0.0, 1.0], margin=0.1)
+        most = max([v for _, v in points["surprise"]], default=1.0)
+        top = charts.Canvas(width, charts.CHART_HEIGHT_ROWS, x, y, plain=plain)
+        below = charts.Canvas(width, SURPRISE_ROWS, x, charts.Axis(0.0, most), plain=plain)
+        for canvas in (top, below):  # one above the other
+            gutter = max(top.gutter, below.gutter)
+            canvas.width, canvas.gutter = canvas.width + canvas.gutter - gutter, gutter
+        for name in ("lower", "upper"):
+            top.draw_line(points[name], *inside, dotted=True)
+        for (r, low), (_, high) in zip(points["low"], points["high"], strict=True):
+            ends = [(r, min(max(v, y.low), y.high)) for v in (low, high)]
+            top.draw_line(ends, charts.DATA_STYLE, "o")
+        for r, v in points["surprise"]:
+            below.draw_line([(r, 0.0), (r, v)], charts.DATA_STYLE, "|")
+        signs = [" "] * below.width
+        for r in data["marks"].tolist():
+            signs[min(int(x.position_of(r) * below.width), below.width - 1)] = "^" if plain else "▲"
+        marks = Text(" " * below.gutter + "".join(signs), style=ALERT_STYLE)
+        shown = top.render_lines()[: charts.CHART_HEIGHT_ROWS] if values else []
+        return [*shown, marks, *below.render_lines()]
 
 
 def format_source_names(sources: Sequence[str]) -> str:

@@ -13,8 +13,7 @@ import pytest
 
 from kbnn.data.read_options import ReadOptions
 from kbnn.errors import ArgumentError, UsageError
-from kbnn.model.anomaly import AlertRate
-from kbnn.model.settings import Settings
+from kbnn.model.settings import AlertRate, Settings
 from kbnn.option_table import GROUPS, OPTIONS, Option, list_keywords, list_options
 from kbnn.workflows.options import TrainOptions, build_train_options
 from kbnn_cli.app import COMMANDS, load_command
@@ -82,6 +81,9 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--alerts a.csv": ("alerts", "a.csv"),
         "--alert-rate 1e-4": ("alert_rate", AlertRate(1e-4)),
         "--alert-rate 2/day": ("alert_rate", AlertRate(2.0, "day")),
+        "--plot a.png": ("plot", "a.png"),
+        "--watch all": ("watch", ("all",)),
+        "--watch a,b": ("watch", ("a", "b")),
         "--fail-if alerts>0": ("fail_if", ("alerts>0",)),
         "--alert-exec notify": ("alert_exec", "notify"),
         "--log l.jsonl": ("log", "l.jsonl"),
@@ -141,6 +143,7 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         **READING,
         "--alerts a.csv": ("alerts", "a.csv"),
         "--alert-rate 1/week": ("alert_rate", AlertRate(1.0, "week")),
+        "--watch inputs": ("watch", ("inputs",)),
         "--events e.csv": ("events", "e.csv"),
         "--learn": ("learn", True),
         "--horizon 3": ("horizon", 3),

@@ -17,9 +17,9 @@ from kbnn.api.forecasts import Forecasts
 from kbnn.api.keywords import ModelKeywords
 from kbnn.api.notices import log_notice
 from kbnn.api.online_model import Model
-from kbnn.array_types import FloatArray
+from kbnn.array_types import MAX_ABS_VALUE, MIN_ABS_VALUE, FloatArray
 from kbnn.core.kernel import exceeds_limits
-from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows, concat_rows, slice_rows
+from kbnn.data.batch import Rows, concat_rows, slice_rows
 from kbnn.data.dataset import open_stream
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.schema import Column, Place, Schema

@@ -109,6 +109,7 @@ class TrainKeywords(LearnKeywords, ModelKeywords, total=False):
     open: int | str | None  # former name
     alerts: str | None
     alert_rate: float | str | None
+    watch: ColumnNames | None
     alert_exec: str | None
 
 

@@ -24,6 +24,13 @@ With W = 1/(D + R) over the measured inputs, A = V' W V and L = C C' the directi
     t | x ~ N(S V' W (x - mu), S),   S = C (I + C' A C)^-1 C'
 
 in O(d K^2); a missing input is V t with variance D + V S V', a noisy one lies in between.
+
+To watch inputs for anomalies, `follow_inputs` predicts each one from the others under a running
+Gaussian of its own, in the units of the data. With P the inverse of the covariance,
+
+    x_j | others ~ N(x_j - (P (x - mu))_j / P_jj, 1 / P_jj)
+
+The Gaussian is updated after every MOMENT_ROWS rows, so that results do not depend on batches.
 """
 
 from __future__ import annotations
@@ -87,6 +94,145 @@ def update_input_moments(
     if inputs.cov is not None:
         spread += inputs.cov
     sigma += (spread - sigma) / k
+
+
+MOMENT_ROWS = 64
+MOMENT_MEMORY = 8192.0
+"""Rows over which the Gaussian of watched inputs is averaged."""
+MOST_SD = 6.0
+"""Standard deviations to which values are limited when they are added to the Gaussian."""
+FAULT_SD = 5.0
+"""Conditional standard deviations from which an input is not used to predict the others."""
+RIDGE = 1e-6
+"""Added to the correlation matrix: the error of an input has at least 0.001 of its own sd."""
+
+
+class WatchedInputs(NamedTuple):
+    """Running Gaussian of d inputs, and the rows that are not in it yet."""
+
+    mean: FloatArray  # (d,)
+    cov: FloatArray  # (d, d)
+    block: FloatArray  # (MOMENT_ROWS, d)
+    counts: FloatArray  # (2,) rows of the block that are filled, rows in the Gaussian
+
+
+def init_watched_inputs(inputs: int) -> WatchedInputs:
+    """Create the state before the first row."""
+    shapes = ((inputs,), (inputs, inputs), (MOMENT_ROWS, inputs), (2,))
+    return WatchedInputs(*(np.zeros(shape) for shape in shapes))
+
+
+def follow_inputs(
+    state: WatchedInputs, x: FloatArray
+) -> tuple[WatchedInputs, FloatArray, FloatArray]:
+    """Predict each input of consecutive rows from the others, then add the rows.
+
+    Parameters
+    ----------
+    state
+        State after the rows before; it is not changed.
+    x
+        Inputs (n, d); NaN is missing.
+
+    Returns
+    -------
+    WatchedInputs
+        The state after the rows.
+    mean, sd
+        Predictions (n, d); NaN in the first MOMENT_ROWS rows and for inputs that are constant.
+    """
+    mean, sd = np.full(x.shape, np.nan), np.full(x.shape, np.nan)
+    state = WatchedInputs(*(part.copy() for part in state))
+    at = 0
+    while at < len(x):
+        filled, rows = (int(count) for count in state.counts)
+        part = x[at : at + MOMENT_ROWS - filled]
+        here = slice(at, at + len(part))
+        if rows:
+            mean[here], sd[here] = _predict_from_others(state.mean, state.cov, part)
+        state.block[filled : filled + len(part)] = part
+        state.counts[0] += len(part)
+        if state.counts[0] == MOMENT_ROWS:
+            state = _add_block(state, rows)
+        at += len(part)
+    return state, mean, sd
+
+
+def _predict_from_others(
+    mu: FloatArray, sigma: FloatArray, x: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean and sd of each input given the others; faulty and missing ones are not used."""
+    sd = np.sqrt(np.diag(sigma))
+    varies = sd > 1e-9 * np.abs(mu) + np.sqrt(SMALLEST_VAR)
+    unit = np.where(varies, sd, 1.0)
+    correlation = sigma / np.outer(unit, unit) + RIDGE * np.eye(len(mu))
+    u = (x - mu) / unit
+    mean, spread = np.full(x.shape, np.nan), np.full(x.shape, np.nan)
+    used = np.isfinite(u) & varies
+    judged = ~varies[None, :].repeat(len(x), axis=0)  # whose prediction is final
+    todo = np.arange(len(x))
+    while len(todo):
+        for pattern in np.unique(used[todo], axis=0):
+            rows = todo[np.all(used[todo] == pattern, axis=1)]
+            m, s = _condition_on(correlation, pattern, u[rows])
+            mean[rows] = np.where(judged[rows], mean[rows], m)
+            spread[rows] = np.where(judged[rows], spread[rows], s)
+        far = np.where(used[todo], np.abs(u[todo] - mean[todo]) / spread[todo], 0.0)
+        worst = np.argmax(far, axis=1)
+        faulty = (far[np.arange(len(todo)), worst] > FAULT_SD) & (np.sum(used[todo], axis=1) > 1)
+        todo, worst = todo[faulty], worst[faulty]
+        judged[todo, worst] = True
+        used[todo, worst] = False
+    return mu + unit * mean, unit * spread
+
+
+def _condition_on(
+    correlation: FloatArray, known: NDArray[np.bool_], u: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean and sd of standardised inputs, each given the other known ones.
+
+    Sums run over the inputs one by one, so that a row's result does not depend on the others.
+    """
+    mean, spread = np.zeros(u.shape), np.ones(u.shape)
+    here = np.flatnonzero(known)
+    inverse = np.linalg.inv(correlation[np.ix_(here, here)])
+    others = np.flatnonzero(~known)
+    gain = inverse @ correlation[np.ix_(here, others)]
+    left = np.diag(correlation)[others] - np.sum(correlation[np.ix_(here, others)] * gain, axis=0)
+    weighted = np.zeros((len(u), len(here)))
+    for k, j in enumerate(here):
+        weighted += u[:, j : j + 1] * inverse[k]
+        mean[:, others] += u[:, j : j + 1] * gain[k]
+    mean[:, here] = u[:, here] - weighted / np.diag(inverse)
+    spread[:, here] = 1.0 / np.sqrt(np.diag(inverse))
+    spread[:, others] = np.sqrt(np.maximum(left, RIDGE))
+    return mean, spread
+
+
+def _add_block(state: WatchedInputs, rows: int) -> WatchedInputs:
+    """Add a full block to the Gaussian; missing values count with their conditional moments."""
+    x, extra = state.block, np.zeros(len(state.mean))
+    missing = ~np.isfinite(x)
+    if rows:
+        mean, sd = _predict_from_others(state.mean, state.cov, x)
+        limit = MOST_SD * np.sqrt(np.diag(state.cov))
+        extra = np.mean(np.where(missing, np.nan_to_num(sd) ** 2, 0.0), axis=0)
+        moving = np.where(limit > 0.0, limit, np.inf)  # a constant input may begin to vary
+        x = np.clip(x, state.mean - moving, state.mean + moving)
+        x = np.where(missing, np.where(np.isfinite(mean), mean, state.mean), x)
+    else:
+        count = np.maximum(np.sum(~missing, axis=0), 1)
+        x = np.where(missing, np.sum(np.where(missing, 0.0, x), axis=0) / count, x)
+    center = np.mean(x, axis=0)
+    cov = (x - center).T @ (x - center) / MOMENT_ROWS + np.diag(extra)
+    w = MOMENT_ROWS / (min(rows, MOMENT_MEMORY) + MOMENT_ROWS)
+    delta = center - state.mean
+    return WatchedInputs(
+        state.mean + w * delta,
+        (1.0 - w) * state.cov + w * cov + w * (1.0 - w) * np.outer(delta, delta) * bool(rows),
+        np.zeros_like(state.block),
+        np.array([0.0, rows + MOMENT_ROWS]),
+    )
 
 
 OVERSAMPLING = 8

@@ -1,8 +1,7 @@
 """Batches of encoded rows, as passed from a stream to a model, and the result of learning them.
 
-`Rows` holds the arrays of one batch. The module also defines the range of supported numbers and
-the rule by which a column counts as silent, and it selects, concatenates, widens, shuffles and
-splits batches.
+`Rows` holds the arrays of one batch. The module also defines the rule by which a column counts as
+silent, and it selects, concatenates, widens, shuffles and splits batches.
 
 Shuffling uses a buffer of fixed size: each further row replaces a random row of the buffer, which
 is delivered; at the end the buffer is delivered in random order. One random number is drawn per
@@ -24,13 +23,6 @@ from kbnn.data.schema import Schema
 from kbnn.data.values import cast_to_text
 from kbnn.metrics.samples import hash_row_order
 from kbnn.targets.prediction import Forecast
-
-MAX_ABS_VALUE = 1e140
-"""Largest supported absolute value: sums of squares of larger ones may overflow float64."""
-
-MIN_ABS_VALUE = 1e-140
-"""Values closer to 0 count as 0: their squares underflow, so no scale can be computed."""
-
 
 GAP_ROWS: Final = 200
 GAP_VALUES: Final = 20
@@ -85,6 +77,10 @@ class RowAlert(NamedTuple):
     length: int  # rows since then, of the same key
     surprise: float  # of the row; NaN without a forecast
     score: float  # -log10 of the rate at which so high a score occurs on an ordinary stream
+    column: str = ""  # the input, if it is one; `target` then counts on after the targets
+    value: float = float("nan")  # of the input
+    mean: float = float("nan")  # of the input, predicted from the others
+    sd: float = float("nan")
 
 
 class Anomalies(NamedTuple):

@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from kbnn.array_types import FloatArray
-from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE
+from kbnn.array_types import MAX_ABS_VALUE, MIN_ABS_VALUE, FloatArray
 from kbnn.data.chunk import Chunk, ReadHints, RowError, encoding_error
 from kbnn.data.csv_records import (
     MAX_RECORD_BYTES,

@@ -20,9 +20,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import MAX_ABS_VALUE, MIN_ABS_VALUE, FloatArray
 from kbnn.core.kernel import exceeds_limits
-from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE
 from kbnn.data.chunk import Chunk, RowError, shorten
 from kbnn.data.clock import Clock
 from kbnn.data.column_types import (

@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kbnn.array_types import BoolArray, FloatArray, IntArray
+from kbnn.array_types import MIN_ABS_VALUE, BoolArray, FloatArray, IntArray
 from kbnn.core.kernel import stack_columns
-from kbnn.data.batch import GAP_ROWS, MIN_ABS_VALUE, Rows, longest_usual_gap, take_rows
+from kbnn.data.batch import GAP_ROWS, Rows, longest_usual_gap, take_rows
 from kbnn.data.chunk import Chunk, OnError, RowError, shorten
 from kbnn.data.column_types import Notice, SentinelDetector
 from kbnn.data.decoder import ChunkDecoder

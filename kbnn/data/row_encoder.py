@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
-from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows
+from kbnn.array_types import MAX_ABS_VALUE, MIN_ABS_VALUE, FloatArray
+from kbnn.data.batch import Rows
 from kbnn.data.chunk import shorten
 from kbnn.data.column_types import ColumnSample, Notice
 from kbnn.data.csv_format import read_plain_row

@@ -74,11 +74,6 @@ class DifferentKinds(PredictiveDistribution):
         found: BoolArray = self._map_kinds("has_forecast")
         return found
 
-    def is_discrete(self) -> BoolArray:
-        """Return whether each row's values are whole numbers."""
-        found: BoolArray = self._map_kinds("is_discrete")
-        return found
-
     def nearest_possible(self, y: FloatArray) -> FloatArray:
         """Return the value of the support nearest below."""
         found: FloatArray = self._map_kinds("nearest_possible", y)
@@ -92,16 +87,6 @@ class DifferentKinds(PredictiveDistribution):
     def cdf(self, y: FloatArray) -> FloatArray:
         """Return P(Y <= y)."""
         found: FloatArray = self._map_kinds("cdf", y)
-        return found
-
-    def cdf_before(self, y: FloatArray) -> FloatArray:
-        """Return P(Y < y)."""
-        found: FloatArray = self._map_kinds("cdf_before", y)
-        return found
-
-    def smooth_cdf(self, y: FloatArray) -> FloatArray:
-        """Return P(Y <= y) for quadrature."""
-        found: FloatArray = self._map_kinds("smooth_cdf", y)
         return found
 
     def log_density(self, y: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
@@ -137,9 +122,4 @@ class DifferentKinds(PredictiveDistribution):
     def sample(self, rng: np.random.Generator) -> FloatArray:
         """Draw one value of each row."""
         found: FloatArray = self._map_kinds("sample", rng)
-        return found
-
-    def quadrature_points(self) -> FloatArray:
-        """Return values between which each cdf is smooth."""
-        found: FloatArray = self._map_kinds("quadrature_points")
         return found

@@ -18,7 +18,7 @@ import numpy as np
 
 from kbnn.array_types import BoolArray, FloatArray
 from kbnn.core import normal
-from kbnn.distributions.normal_mixture import SMOOTH_EDGES_SD, interpolate_gains
+from kbnn.distributions.normal_mixture import interpolate_gains
 from kbnn.distributions.predictive import (
     PARAM,
     TAIL_SHARES,
@@ -37,10 +37,6 @@ _T: Final = np.arange(0.0, 10.0, 0.125)
 _SINH: Final = np.sinh(_T)
 _SINH_WEIGHTS: Final = 0.125 * np.cosh(_T) * np.where(_T > 0.0, 1.0, 0.5)
 """Points and weights of the quadrature in `_integrate_half_mean_difference`."""
-MAX_SINGLE_STEPS: Final = 64.0
-"""Counts from here on are integrated without steps, see `NegativeBinomial.smooth_cdf`."""
-_TAIL_POINTS: Final = np.array([0.1, 0.5, 2.0, 10.0, 100.0, 1e4, 1e7])
-"""Quadrature points of the outliers, in units of mu + 1."""
 
 
 def find_interval_levels(
@@ -154,10 +150,6 @@ class NegativeBinomial(PredictiveDistribution):
         """Return the largest count up to y, at least 0."""
         return np.clip(np.floor(y), 0.0, MAX_COUNT)
 
-    def is_discrete(self) -> BoolArray:
-        """Return True for every row."""
-        return np.ones(len(self), np.bool_)
-
     def mean_and_sd(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd; no mean is above the largest count seen."""
         mu, most = self.rows[..., PARAM.place], self.rows[..., PARAM.most]
@@ -167,15 +159,6 @@ class NegativeBinomial(PredictiveDistribution):
     def cdf(self, y: FloatArray) -> FloatArray:
         """Return P(Y <= y) for values (..., n)."""
         return self._cdf_at(np.maximum(np.floor(y), -1.0))
-
-    def cdf_before(self, y: FloatArray) -> FloatArray:
-        """Return P(Y < y) for values (..., n)."""
-        return self.cdf(np.ceil(y) - 1.0)
-
-    def smooth_cdf(self, y: FloatArray) -> FloatArray:
-        """Return P(Y <= y), interpolated through the middle of the steps of large counts."""
-        k = np.where(y < MAX_SINGLE_STEPS, np.floor(y), y - 0.5)
-        return self._cdf_at(np.maximum(k, -1.0))
 
     def _cdf_at(self, k: FloatArray) -> FloatArray:
         share, s = self.rows[:, PARAM.share], self.rows[:, PARAM.place] + 1.0
@@ -258,13 +241,6 @@ class NegativeBinomial(PredictiveDistribution):
         far = np.ceil(np.minimum(s / np.maximum(rng.random(len(mu)), 1e-300), MAX_COUNT) - s) - 1.0
         outlier = rng.random(len(mu)) < self.rows[:, PARAM.share]
         return np.where(outlier, np.maximum(far, 0.0), near)
-
-    def quadrature_points(self) -> FloatArray:
-        """Return counts up to 9 sds from the mean, and counts of outliers."""
-        mu, alpha = _mean_and_shape(self.rows)
-        sd = np.sqrt(mu + mu * mu / alpha)
-        near = np.maximum(mu + SMOOTH_EDGES_SD[:, None] * sd, 0.0)
-        return np.concatenate((near, _TAIL_POINTS[:, None] * (mu + 1.0)))
 
     def _find_quantiles(self, share: FloatArray) -> FloatArray:
         """Return the smallest count k with P(Y <= k) >= share, at most MAX_COUNT, by bisection."""

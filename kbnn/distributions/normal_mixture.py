@@ -381,7 +381,3 @@ class LinkedMixture(NormalMixture):
     def sample(self, rng: np.random.Generator) -> FloatArray:
         """Draw one value of each row."""
         return self.apply_inverse_link(super().sample(rng), self.rows[:, PARAM.unit])
-
-    def quadrature_points(self) -> FloatArray:
-        """Return values of both components, up to 9 sds of the linked value from its means."""
-        return self.apply_inverse_link(super().quadrature_points(), self.rows[:, PARAM.unit])

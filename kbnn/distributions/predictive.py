@@ -51,8 +51,6 @@ class DistributionParams(NamedTuple):
     )  # probability of exactly 0 of an amount (kbnn.distributions.transformed_normal)
 
 
-QUADRATURE_POINTS: Final = 14
-"""Number of values that `quadrature_points` returns for every distribution."""
 PARAM: Final = DistributionParams()
 PARAM_COUNT: Final = PARAM.none + 1
 
@@ -112,10 +110,6 @@ class PredictiveDistribution(ABC):
         spread = self.rows[:, PARAM.spread].copy()
         return np.isfinite(spread) & (spread > 0)
 
-    def is_discrete(self) -> BoolArray:
-        """Return whether each row's values are whole numbers."""
-        return np.zeros(len(self), np.bool_)
-
     @abstractmethod
     def mean_and_sd(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of the ordinary values, without outliers; also of (n, T, fields)."""
@@ -131,14 +125,6 @@ class PredictiveDistribution(ABC):
     @abstractmethod
     def cdf(self, y: FloatArray) -> FloatArray:
         """Return P(Y <= y) for values (..., n)."""
-
-    def cdf_before(self, y: FloatArray) -> FloatArray:
-        """Return P(Y < y) for values (..., n)."""
-        return self.cdf(y)
-
-    def smooth_cdf(self, y: FloatArray) -> FloatArray:
-        """Return P(Y <= y), without steps where they are too many to integrate one by one."""
-        return self.cdf(y)
 
     @abstractmethod
     def log_density(self, y: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
@@ -174,7 +160,3 @@ class PredictiveDistribution(ABC):
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> FloatArray:
         """Draw one value of each row."""
-
-    @abstractmethod
-    def quadrature_points(self) -> FloatArray:
-        """Return QUADRATURE_POINTS values (P, n) between which the cdf is smooth."""

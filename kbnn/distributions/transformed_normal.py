@@ -342,7 +342,7 @@ def _logit_crps(y: FloatArray, told: LogitLink) -> FloatArray:
     with np.errstate(divide="ignore"):
         value = np.log(y) - np.log1p(-y)
     limit = -_LOGIT_EDGES[0]
-    points = [super(LinkedMixture, told).quadrature_points().T, value[:, None]]
+    points = [told.quadrature_points().T, value[:, None]]
     points += [np.tile(side * _LOGIT_EDGES, (len(y), 1)) for side in (1.0, -1.0)]
     edges = np.sort(np.clip(np.concatenate(points, axis=1), -limit, limit), axis=1)
     half = 0.5 * np.diff(edges, axis=1)
@@ -407,10 +407,6 @@ class Hurdle(LogLink):
         none = self.rows[:, PARAM.none]
         below = super().cdf(np.maximum(y, _TINY))
         return np.where(y < 0.0, 0.0, none + (1.0 - none) * np.where(y > 0.0, below, 0.0))
-
-    def cdf_before(self, y: FloatArray) -> FloatArray:
-        """Return P(Y < y) for values (..., n)."""
-        return np.where(y > 0.0, self.cdf(y), 0.0)
 
     def randomized_pit(self, y: FloatArray) -> FloatArray:
         """Return P(Y <= y); for 0 a random point between 0 and P(Y <= 0)."""

@@ -36,13 +36,19 @@ from kbnn.fleet.store import FleetStore
 from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import file as modelfile
-from kbnn.model.anomaly import DEFAULT_ALERT_RATE, MAX_ALERT_RATE, AlertRate, judge_rows
+from kbnn.model.anomaly import judge_rows
 from kbnn.model.migrations import migrated_form
 from kbnn.model.model import OnlineModel
 from kbnn.model.record import PrequentialRecord
 from kbnn.model.recursive_forecast import SequenceNotices
 from kbnn.model.serialize import to_state
-from kbnn.model.settings import MAX_BUFFER_ROWS, Settings
+from kbnn.model.settings import (
+    DEFAULT_ALERT_RATE,
+    MAX_ALERT_RATE,
+    MAX_BUFFER_ROWS,
+    AlertRate,
+    Settings,
+)
 from kbnn.plain_values import read_value
 from kbnn.targets import prediction
 from kbnn.targets.base import TargetType, make_empty_forecast

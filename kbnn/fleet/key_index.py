@@ -30,13 +30,13 @@ from kbnn.model.anomaly import (
     Monitor,
     judge_scores,
     pack_monitor,
-    score_targets,
+    stack_targets,
     start_monitor,
     unpack_monitor,
     update_monitor,
 )
 from kbnn.targets.base import TargetType
-from kbnn.targets.prediction import Forecast, select_rows
+from kbnn.targets.prediction import Forecast, score_targets, select_rows
 
 
 def read_keys(rows: Rows, columns: Sequence[str]) -> list[str]:
@@ -269,10 +269,9 @@ class KeyMonitors:
         """Score rows in order, each against the earlier rows of its key."""
         z, pit = score_targets(self._task, rows.y, rows.number, forecast)
         surprise, alerts = np.empty_like(z), []
+        given = stack_targets(self._task, rows.y, z)
         for key, here in group_by_key(keys):
-            monitor, surprise[here], found = update_monitor(
-                self._find(key), self._task, rows.y[here], z[here]
-            )
+            monitor, surprise[here], found = update_monitor(self._find(key), given[here])
             self._open.pop(key, None)
             self._open[key] = monitor
             self._changed.add(key)

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnn.array_types import MAX_ABS_VALUE as LARGEST_VALUE
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.core import kernel
 from kbnn.core.config import Config
@@ -31,7 +32,6 @@ from kbnn.core.constants import LARGEST_TERM
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, COUNT, State, init
-from kbnn.data.batch import MAX_ABS_VALUE as LARGEST_VALUE
 from kbnn.data.schema import Schema
 from kbnn.distributions import calibration
 from kbnn.errors import ModelError

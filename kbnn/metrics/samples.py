@@ -10,7 +10,7 @@ they are cut into batches.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -491,3 +491,56 @@ class StreamSummaries:
         )
         summaries._worst = PrioritySample.from_arrays(MAX_WORST_ROWS, "worst", arrays)
         return summaries
+
+
+TRACE_BINS: Final = 512
+MAX_MARKS: Final = 1000
+_TRACE_FIELDS: Final = (
+    ("low", np.fmin),
+    ("high", np.fmax),
+    ("lower", np.fmin),
+    ("upper", np.fmax),
+    ("surprise", np.fmax),
+)
+
+
+class StreamTrace:
+    """Ranges of a value, of its predicted interval and of its surprise along a stream.
+
+    Rows are summarised in at most TRACE_BINS bins; when they are full, neighbours are merged.
+    """
+
+    def __init__(self) -> None:
+        self.first = 1  # number of the first row
+        self.rows = 0
+        self.marks: list[int] = []  # numbers of rows that are marked, at most MAX_MARKS
+        self._bin_rows = 1
+        self._bins = np.full((len(_TRACE_FIELDS), TRACE_BINS), np.nan)
+
+    def add(
+        self,
+        y: FloatArray,
+        interval: tuple[FloatArray, FloatArray],
+        surprise: FloatArray,
+        marks: Sequence[int] = (),
+    ) -> None:
+        """Add rows; `marks` are positions in them."""
+        place = (self.rows + np.arange(len(y))) // self._bin_rows
+        while len(place) and place[-1] >= TRACE_BINS:
+            for k, (_, merge) in enumerate(_TRACE_FIELDS):
+                half = merge(self._bins[k, ::2], self._bins[k, 1::2])
+                self._bins[k] = np.concatenate((half, np.full_like(half, np.nan)))
+            self._bin_rows *= 2
+            place //= 2
+        for k, values in enumerate((y, y, *interval, surprise)):
+            _TRACE_FIELDS[k][1].at(self._bins[k], place, values)
+        room = MAX_MARKS - len(self.marks)
+        self.marks += [self.first + self.rows + at for at in marks][:room]
+        self.rows += len(y)
+
+    def to_arrays(self) -> dict[str, FloatArray]:
+        """Return row numbers, the fields of each bin, and the marked rows."""
+        count = -(-self.rows // self._bin_rows)
+        row = self.first + self._bin_rows * (np.arange(count) + 0.5) - 0.5
+        known = {name: self._bins[k, :count] for k, (name, _) in enumerate(_TRACE_FIELDS)}
+        return {"row": row, **known, "marks": np.array(self.marks, dtype=np.float64)}

@@ -30,16 +30,6 @@ from kbnn.metrics.verdicts import find_metrics
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast, select_rows
 
-SCORECARD_ARRAYS = (
-    "feature_counts",
-    *(
-        f"{kept}.{field}"
-        for kept in ("sample", "worst")
-        for field in ("order", "row", "priority", "x", "y", "forecast")
-    ),
-)
-"""Names of the arrays in a stored state."""
-
 
 class Scorecard:
     """Scores of every target, the learning curve and the summaries of one stream."""

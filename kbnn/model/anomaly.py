@@ -28,17 +28,23 @@ predictive distribution of an exponential excess given n others is Pareto with s
 The score of a statistic that is correlated in time is reduced to starts of clusters by the
 extremal index (Ferro and Segers 2003) of its exceedances of the 98 % quantile.
 
-A history is a sorted sample of HISTORY_ROWS values: every value at first, later each value with
-probability HISTORY_ROWS / MEMORY_ROWS in place of a random one, so that old values fade with a mean
-life of MEMORY_ROWS rows. Randomness is a hash of seed and row number. Memory is constant, and
-results do not depend on how rows are grouped into batches.
+A history is a sorted sample of HISTORY_ROWS values: every value at first, later a share
+HISTORY_ROWS / MEMORY_ROWS of them, each in place of another, so that old values fade with a mean
+life of MEMORY_ROWS rows. Multiples of the golden ratio choose the rows that enter and the ranks
+that leave: all ranks leave equally often, and no period of the stream is preferred. After a lasting
+change the history keeps a share CHANGE_SHARE of its values and starts anew: when the share of
+values beyond the 90 % (and 10 %) quantile, averaged over CHANGE_ROWS, differs from that of the
+history by CHANGE_SD standard errors (`_has_changed`). Memory is constant, and results do not depend
+on how rows are grouped into batches.
 
 The readable version is kbnn.model.anomaly_reference, the compiled one csrc/anomaly.c.
 
-A `Monitor` holds one detector per target. Rows are scored under the distributions predicted before
-they were learned, in the order in which they are learned; later passes do not count. A model has a
-monitor only after `set_alert_rate`. In a fleet each key has a monitor of its own
-(kbnn.fleet.key_index), with FLEET_HISTORY_ROWS values per statistic and without times of day.
+A `Monitor` holds one detector per target and per watched input, whose forecast is its conditional
+distribution given the other watched inputs (kbnn.core.input_moments). Rows are scored under the
+distributions predicted before they were learned, in the order in which they are learned; later
+passes do not count. A model has a monitor only after `set_alert_rate`. In a fleet each key has a
+monitor of its own (kbnn.fleet.key_index), with FLEET_HISTORY_ROWS values per statistic and without
+times of day.
 """
 
 from __future__ import annotations
@@ -48,14 +54,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kbnn.array_types import FloatArray, IntArray
+from kbnn.array_types import FloatArray
 from kbnn.core import kernel, normal
+from kbnn.core.input_moments import (
+    MOMENT_ROWS,
+    WatchedInputs,
+    follow_inputs,
+    init_watched_inputs,
+)
 from kbnn.data.batch import Anomalies, RowAlert, Rows
-from kbnn.data.clock import DAY_SECONDS, MONTH_SECONDS, YEAR_SECONDS
 from kbnn.data.schema import Schema
-from kbnn.distributions.dispatch import read_distribution
-from kbnn.distributions.predictive import PARAM
-from kbnn.errors import UsageError
 from kbnn.model import anomaly_reference
 from kbnn.model.anomaly_reference import (
     CLOSED,
@@ -83,8 +91,9 @@ from kbnn.model.anomaly_reference import (
     WINDOWS,
     DetectorState,
 )
+from kbnn.model.settings import DEFAULT_ALERT_RATE, AlertRate, choose_watched
 from kbnn.targets.base import TargetType
-from kbnn.targets.prediction import IN_WARMUP, Forecast
+from kbnn.targets.prediction import MAX_NORMAL_SCORE, Forecast, score_targets
 
 if TYPE_CHECKING:
     from kbnn.model.model import OnlineModel
@@ -99,6 +108,9 @@ _COUNTED_SCALARS: Final = [
     SCALAR.unusual_values,
 ]
 """Scalars of a detector that are whole numbers."""
+
+
+_CONSTANTS: Final = anomaly_reference.list_constants()
 
 
 class Alert(NamedTuple):
@@ -162,6 +174,15 @@ def init_detector(
     )
 
 
+def widen_scalars(scalars: FloatArray) -> FloatArray:
+    """Return the scalars of a detector, completed if they were written without `changes`."""
+    if scalars.shape != (SCALAR.changes,):
+        return scalars.copy()
+    scalars = np.concatenate((scalars, np.zeros(len(STATISTICS))))
+    scalars[SCALAR.unusual_sum] = 0.0  # another field then
+    return scalars
+
+
 def is_valid_detector(state: DetectorState, like: DetectorState) -> bool:
     """Return whether arrays read from a file can be the state of a detector shaped as `like`."""
     if any(part.shape != other.shape for part, other in zip(state, like, strict=True)):
@@ -175,6 +196,7 @@ def is_valid_detector(state: DetectorState, like: DetectorState) -> bool:
     fits = fits and bool(np.all((held <= state.history.shape[1]) & (held <= seen)))
     fits = fits and bool(np.all(np.isfinite(state.history)) and np.all(np.isfinite(state.windows)))
     fits = fits and bool(s[SCALAR.has_value] == like.scalars[SCALAR.has_value])
+    fits = fits and bool(np.all(np.abs(s[SCALAR.changes :]) <= 1.0))
     fits = fits and bool(np.all(s[[SCALAR.evidence, SCALAR.flat, SCALAR.missing]] >= 0.0))
     fits = fits and s[SCALAR.kind] < len(KINDS) and not np.isnan(s[SCALAR.quiet_rows])
     known = np.isfinite(state.runs).all() and np.all(state.runs >= 0.0)
@@ -203,7 +225,7 @@ def update_detector(
         Observed values (n,); NaN where missing; all NaN for classes.
     z
         Normal scores (n,) under the distributions stated before the rows, as `RowScores.score`;
-        of classes, see `score_labels`. NaN without a forecast.
+        of classes, see `kbnn.targets.prediction.score_labels`. NaN without a forecast.
     rate
         False alarms per row.
     seconds
@@ -227,22 +249,10 @@ def update_detector(
     >>> [(a.row, a.kind) for a in found.alerts if a.is_open]
     [(1500, 'spike')]
     """
-    n = len(value)
     if missing is None:
         missing = np.isnan(value if state.scalars[SCALAR.has_value] else z).astype(float)
-    rows = np.empty((n, 5))
-    rows[:, 0] = np.where(np.isfinite(value), value, np.nan)
-    rows[:, 1] = _tail_nats(z)
-    rows[:, 2] = np.nan_to_num(z)
-    rows[:, 3] = np.nan if seconds is None else seconds
-    rows[:, 4] = missing
-    after = DetectorState._make(part.copy() for part in state)
     first = int(state.scalars[SCALAR.row])
-    if kernel.is_compiled():
-        fixed = anomaly_reference.list_constants()
-        out = kernel.detect_anomalies(after, rows, math.log(1.0 / rate), fixed)
-    else:
-        out = anomaly_reference.detect_anomalies(after, rows, math.log(1.0 / rate))
+    state, out = _run_detector(state, _stack_inputs(value, z, seconds, missing), rate)
     alerts = [
         Alert(
             first + i,
@@ -254,7 +264,32 @@ def update_detector(
         )
         for i in np.flatnonzero((out[:, EVENT] == OPENED) | (out[:, EVENT] == CLOSED)).tolist()
     ]
-    return after, DetectorScores(out[:, SURPRISE], out[:, SCORE], alerts)
+    return state, DetectorScores(out[:, SURPRISE], out[:, SCORE], alerts)
+
+
+def _stack_inputs(
+    value: FloatArray, z: FloatArray, seconds: FloatArray | None, missing: FloatArray
+) -> FloatArray:
+    """Return the rows of a detector (n, 5): value, -log tail, residual, seconds, missing."""
+    rows = np.empty((len(value), 5))
+    rows[:, 0] = np.where(np.isfinite(value), value, np.nan)
+    rows[:, 1] = _tail_nats(z)
+    rows[:, 2] = np.nan_to_num(z)
+    rows[:, 3] = np.nan if seconds is None else seconds
+    rows[:, 4] = missing
+    return rows
+
+
+def _run_detector(
+    state: DetectorState, rows: FloatArray, rate: float
+) -> tuple[DetectorState, FloatArray]:
+    """Run the compiled or the readable detector on rows (n, 5); `state` is not changed."""
+    after = DetectorState._make([part.copy() for part in state])
+    if kernel.is_compiled():
+        out = kernel.detect_anomalies(after, rows, math.log(1.0 / rate), _CONSTANTS)
+    else:
+        out = anomaly_reference.detect_anomalies(after, rows, math.log(1.0 / rate))
+    return after, out
 
 
 def measure_surprise(state: DetectorState, z: FloatArray) -> FloatArray:
@@ -268,32 +303,6 @@ def measure_surprise(state: DetectorState, z: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(c, 0.0) / math.log(10.0))
 
 
-def score_labels(probability: FloatArray, label: IntArray, number: IntArray) -> FloatArray:
-    """Return the normal scores of labels (n,), all positive.
-
-    The tail probability of a label is that of the labels that are less probable, plus a share of
-    the labels that are as probable as it. The share is a hash of the row number, so that tail
-    probabilities of calibrated forecasts are uniform.
-
-    Parameters
-    ----------
-    probability
-        Predicted probabilities (n, classes).
-    label
-        Index of each row's class (n,).
-    number
-        Row numbers (n,).
-    """
-    own = np.take_along_axis(probability, label[:, None], axis=1)
-    less = np.sum(np.where(probability < own, probability, 0.0), axis=1)
-    same = np.sum(np.where(probability == own, probability, 0.0), axis=1)
-    bits = number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    u = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return -normal.lower_quantiles(np.minimum(0.5 * (less + u * same), 0.5))
-
-
 def _tail_nats(z: FloatArray) -> FloatArray:
     """Return -log of the two-sided tail probability, -log(2 Phi(-|z|))."""
     return np.maximum(-math.log(2.0) - normal.log_cdf(-np.abs(z)), 0.0)
@@ -304,74 +313,33 @@ def count_bytes(state: DetectorState) -> int:
     return sum(part.nbytes for part in state)
 
 
-DEFAULT_ALERT_RATE: Final = 1e-3
-"""False alarms per row."""
 FLEET_HISTORY_ROWS: Final = 256
 """Values held per statistic by the detector of a key: 15 KB per key and target."""
-MAX_ALERT_RATE: Final = 0.01
-"""Episodes that follow within 75 rows are one, so that alerts cannot be more frequent."""
-MIN_ALERT_RATE: Final = 1e-9
-MAX_NORMAL_SCORE: Final = 12.0
-"""Limit of normal scores: one extreme row must not decide the means of 50 rows for long."""
-
-PERIODS: Final = {
-    "hour": 3600.0,
-    "day": DAY_SECONDS,
-    "week": 7 * DAY_SECONDS,
-    "month": MONTH_SECONDS,
-    "year": YEAR_SECONDS,
-}
-"""Periods of a rate of alerts, in seconds."""
 
 
-class AlertRate(NamedTuple):
-    """A rate of false alarms: per row, or per period."""
+class InputWatch(NamedTuple):
+    """The inputs that are monitored, their joint distribution and a detector for each."""
 
-    alarms: float
-    period: str = ""  # one of PERIODS; per row if empty
-
-    def per_row(self, schema: Schema) -> float:
-        """Return false alarms per row; UsageError if the rows have no regular time."""
-        if not self.period:
-            return self.alarms
-        step = 0.0 if schema.clock is None else schema.clock.step
-        shown = f"--alert-rate {self.alarms:g}/{self.period}"
-        if not step > 0.0:
-            raise UsageError(
-                f"{shown}: needs rows in order of time, with a time column (--time). "
-                "Give a rate per row instead, such as 1e-3."
-            )
-        rate = self.alarms * step / PERIODS[self.period]
-        if not MIN_ALERT_RATE <= rate <= MAX_ALERT_RATE:
-            raise UsageError(
-                f"{shown}: is {rate:.3g} per row at {step:g} seconds between rows, and the rate "
-                f"per row must lie between {MIN_ALERT_RATE:g} and {MAX_ALERT_RATE:g}"
-            )
-        return rate
-
-
-def parse_alert_rate(value: float | str) -> AlertRate:
-    """Parse a rate of false alarms: 1e-3 per row, or 1/week."""
-    count, slash, period = str(value).partition("/")
-    try:
-        rate = AlertRate(float(count), period.strip())
-    except ValueError:
-        rate = AlertRate(math.nan)
-    if slash and rate.period in PERIODS and 0.0 < rate.alarms < math.inf:
-        return rate
-    if not slash and MIN_ALERT_RATE <= rate.alarms <= MAX_ALERT_RATE:
-        return rate
-    raise ValueError(
-        f"is a rate per row from {MIN_ALERT_RATE:g} to {MAX_ALERT_RATE:g}, or one such as "
-        f"1/{', 1/'.join(PERIODS)}; not '{value}'"
-    )
+    columns: tuple[str, ...]
+    has_targets: bool  # whether the targets raise alerts too
+    moments: WatchedInputs
+    detectors: tuple[DetectorState, ...]
 
 
 class Monitor(NamedTuple):
-    """The detectors of a stream, one per target, and their rate of false alarms."""
+    """The detectors of a stream, one per target and watched input, and their rate."""
 
-    detectors: tuple[DetectorState, ...]
-    rate: float  # false alarms per row, over all targets
+    detectors: tuple[DetectorState, ...]  # of the targets
+    rate: float  # false alarms per row, over all that is watched
+    inputs: InputWatch | None = None
+
+    @property
+    def detector_rate(self) -> float:
+        """False alarms per row of each detector that raises alerts."""
+        if self.inputs is None:
+            return self.rate / len(self.detectors)
+        targets = len(self.detectors) if self.inputs.has_targets else 0
+        return self.rate / (targets + len(self.inputs.columns))
 
 
 def start_monitor(
@@ -389,6 +357,30 @@ def start_monitor(
     return Monitor((detector,) * len(task.targets), rate)  # detectors are never changed in place
 
 
+def start_input_watch(
+    columns: tuple[str, ...], has_targets: bool, seed: int = 0, *, has_clock: bool = False
+) -> InputWatch:
+    """Start to watch inputs, before any row."""
+    detector = init_detector(has_clock=has_clock, seed=seed % 2**53)
+    moments = init_watched_inputs(len(columns))
+    return InputWatch(columns, has_targets, moments, (detector,) * len(columns))
+
+
+def is_valid_watch(watch: InputWatch, like: InputWatch) -> bool:
+    """Return whether arrays read from a file can be those of watched inputs, shaped as `like`."""
+    filled, rows = watch.moments.counts.tolist() if watch.moments.counts.shape == (2,) else (-1, -1)
+    return (
+        all(a.shape == b.shape for a, b in zip(watch.moments, like.moments, strict=True))
+        and bool(np.all(np.isfinite(watch.moments.mean)) and np.all(np.isfinite(watch.moments.cov)))
+        and bool(np.all(np.diag(watch.moments.cov) >= 0.0))
+        and filled in range(MOMENT_ROWS)
+        and rows >= 0.0
+        and rows % MOMENT_ROWS == 0.0
+        and len(watch.detectors) == len(like.detectors)
+        and all(map(is_valid_detector, watch.detectors, like.detectors))
+    )
+
+
 def pack_monitor(monitor: Monitor) -> bytes:
     """Return the state of the detectors as bytes."""
     return b"".join(part.tobytes() for detector in monitor.detectors for part in detector)
@@ -397,12 +389,15 @@ def pack_monitor(monitor: Monitor) -> bytes:
 def unpack_monitor(content: bytes, like: Monitor) -> Monitor:
     """Restore a monitor shaped as `like` from `pack_monitor`; ValueError if that is impossible."""
     values, detectors = np.frombuffer(content), []
-    for shape in like.detectors:
-        parts = []
-        for part in shape:
-            parts.append(values[: part.size].reshape(part.shape).copy())
-            values = values[part.size :]
-        detectors.append(DetectorState._make(parts))
+    sizes = [[part.size for part in shape] for shape in like.detectors]
+    if len(values) < sum(map(sum, sizes)):  # written without `changes`, the last scalars
+        sizes = [[*size[:-1], SCALAR.changes] for size in sizes]
+    for shape, size in zip(like.detectors, sizes, strict=True):
+        *parts, scalars = np.split(values[: sum(size)], np.cumsum(size)[:-1])
+        values = values[sum(size) :]
+        whole = [part.reshape(of.shape) for part, of in zip(parts, shape[:-1], strict=True)]
+        made = [*(part.copy() for part in whole), widen_scalars(scalars)]
+        detectors.append(DetectorState._make(made))
         if not is_valid_detector(detectors[-1], shape):
             raise ValueError("a detector is out of range")
     if len(values):
@@ -410,8 +405,10 @@ def unpack_monitor(content: bytes, like: Monitor) -> Monitor:
     return like._replace(detectors=tuple(detectors))
 
 
-def set_alert_rate(model: OnlineModel, rate: AlertRate | None = None) -> None:
-    """Monitor the rows that a model learns from now on, or change the rate of its monitor.
+def set_alert_rate(
+    model: OnlineModel, rate: AlertRate | None = None, watch: tuple[str, ...] = ()
+) -> None:
+    """Monitor the rows that a model learns from now on, or change its monitor.
 
     Parameters
     ----------
@@ -419,22 +416,28 @@ def set_alert_rate(model: OnlineModel, rate: AlertRate | None = None) -> None:
         The model.
     rate
         False alarms; None keeps the rate of a monitor, or sets DEFAULT_ALERT_RATE per row.
+    watch
+        See `choose_watched`; if empty, what the monitor watches, or the targets.
     """
-    before = model.monitor
+    monitor, schema, seed = model.monitor, model.schema, model.settings.seed
+    has_clock = schema.clock is not None
+    chosen = choose_watched(schema, watch) if watch else None
+    if monitor is None:
+        monitor = start_monitor(model.task, DEFAULT_ALERT_RATE, seed, has_clock=has_clock)
     if rate is not None:
-        known = rate.per_row(model.schema)
-    else:
-        known = DEFAULT_ALERT_RATE if before is None else before.rate
-    has_clock = model.schema.clock is not None
-    model.monitor = (
-        start_monitor(model.task, known, model.settings.seed, has_clock=has_clock)
-        if before is None
-        else before._replace(rate=known)
-    )
+        monitor = monitor._replace(rate=rate.per_row(schema))
+    if chosen is not None:
+        before, (columns, has_targets) = monitor.inputs, chosen
+        if before is not None and before.columns == columns:
+            monitor = monitor._replace(inputs=before._replace(has_targets=has_targets))
+        else:
+            new = start_input_watch(columns, has_targets, seed, has_clock=has_clock)
+            monitor = monitor._replace(inputs=new if columns else None)
+    model.monitor = monitor
 
 
 def monitor_rows(
-    monitor: Monitor, task: TargetType, rows: Rows, forecast: Forecast
+    monitor: Monitor, task: TargetType, schema: Schema, rows: Rows, forecast: Forecast
 ) -> tuple[Monitor, Anomalies]:
     """Score rows in order, each against what was known before it.
 
@@ -444,8 +447,10 @@ def monitor_rows(
         State after the rows before; it is not changed.
     task
         Target type of the forecasts.
+    schema
+        Columns of the rows.
     rows
-        Rows with their targets.
+        Rows with their targets, as read.
     forecast
         Forecasts made before the rows were learned.
 
@@ -458,7 +463,12 @@ def monitor_rows(
     """
     z, pit = score_targets(task, rows.y, rows.number, forecast)
     seconds = None if rows.time is None else np.ascontiguousarray(rows.time[:, 1])
-    monitor, surprise, found = update_monitor(monitor, task, rows.y, z, seconds)
+    monitor, surprise, found = update_monitor(monitor, stack_targets(task, rows.y, z, seconds))
+    if monitor.inputs is not None:
+        inputs, of_inputs = _monitor_inputs(monitor, monitor.inputs, schema, rows, seconds)
+        found = of_inputs if not inputs.has_targets else found + of_inputs
+        found.sort(key=lambda alert: (alert.at, alert.target))
+        monitor = monitor._replace(inputs=inputs)
     alerts = [
         alert._replace(start=max(1, int(rows.number[alert.at]) - alert.length + 1))
         for alert in found
@@ -466,19 +476,50 @@ def monitor_rows(
     return monitor, Anomalies(surprise, pit, tuple(alerts))
 
 
-def update_monitor(
-    monitor: Monitor,
-    task: TargetType,
-    y: FloatArray,
-    z: FloatArray,
-    seconds: FloatArray | None = None,
-) -> tuple[Monitor, FloatArray, list[RowAlert]]:
-    """Update the detectors with consecutive rows; return surprise (n, T) and the alerts.
+def _monitor_inputs(
+    monitor: Monitor, watch: InputWatch, schema: Schema, rows: Rows, seconds: FloatArray | None
+) -> tuple[InputWatch, list[RowAlert]]:
+    """Predict each watched input from the others, and update its detector."""
+    places = {place.column: j for j, place in enumerate(schema.layout) if place.category is None}
+    x = np.full((len(rows.x), len(watch.columns)), np.nan)
+    for j, name in enumerate(watch.columns):
+        if name in places:
+            x[:, j] = rows.x[:, places[name]]
+    moments, mean, sd = follow_inputs(watch.moments, x)
+    z = np.clip((x - mean) / sd, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
+    detectors, alerts = [], []
+    for j, detector in enumerate(watch.detectors):
+        given = _stack_inputs(x[:, j], z[:, j], seconds, np.isnan(x[:, j]))
+        target = len(monitor.detectors) + j
+        detector, _, found = _raise_alerts(detector, given, monitor.detector_rate, target)
+        detectors.append(detector)
+        for alert in found:
+            at = alert.at
+            told = (float(x[at, j]), float(mean[at, j]), float(sd[at, j]))
+            alerts.append(RowAlert(*alert[:7], watch.columns[j], *told))
+    return watch._replace(moments=moments, detectors=tuple(detectors)), alerts
+
+
+def _raise_alerts(
+    detector: DetectorState, rows: FloatArray, rate: float, target: int
+) -> tuple[DetectorState, FloatArray, list[RowAlert]]:
+    """Update a detector with consecutive rows (n, 5); return surprise (n,) and the alerts."""
+    detector, out = _run_detector(detector, rows, rate)
+    alerts = []
+    for at in np.flatnonzero(out[:, EVENT] == OPENED).tolist():
+        told = (float(out[at, SURPRISE]), float(out[at, SCORE]) / math.log(10.0))
+        kind, length = KINDS[int(out[at, KIND])], int(out[at, LENGTH])
+        alerts.append(RowAlert(at, target, kind, 0, length, *told))
+    return detector, out[:, SURPRISE], alerts
+
+
+def stack_targets(
+    task: TargetType, y: FloatArray, z: FloatArray, seconds: FloatArray | None = None
+) -> FloatArray:
+    """Return the rows of the detectors (n, T, 5).
 
     Parameters
     ----------
-    monitor
-        State after the rows before; it is not changed.
     task
         Target type.
     y, z
@@ -486,28 +527,27 @@ def update_monitor(
     seconds
         Local time (n,), for the season.
     """
-    surprise = np.empty_like(z)
+    value = np.full_like(y, np.nan) if task.labels else y
+    parts = [
+        _stack_inputs(value[:, j], z[:, j], seconds, np.isnan(y[:, j])) for j in range(y.shape[1])
+    ]
+    return np.stack(parts, axis=1)
+
+
+def update_monitor(
+    monitor: Monitor, rows: FloatArray
+) -> tuple[Monitor, FloatArray, list[RowAlert]]:
+    """Update the detectors with consecutive rows (n, T, 5), see `stack_targets`.
+
+    Returns the monitor, which was not changed in place, surprise (n, T) and the alerts.
+    """
+    surprise = np.empty(rows.shape[:2])
     detectors, alerts = [], []
     for j, detector in enumerate(monitor.detectors):
-        value = np.ascontiguousarray(y[:, j])
-        first = int(detector.scalars[SCALAR.row])
-        detector, found = update_detector(
-            detector,
-            np.full_like(value, np.nan) if task.labels else value,
-            z[:, j],
-            rate=monitor.rate / len(monitor.detectors),
-            seconds=seconds,
-            missing=np.isnan(value).astype(np.float64),
-        )
+        own = np.ascontiguousarray(rows[:, j])
+        detector, surprise[:, j], found = _raise_alerts(detector, own, monitor.detector_rate, j)
         detectors.append(detector)
-        surprise[:, j] = found.surprise
-        for alert in found.alerts:
-            if not alert.is_open:
-                continue
-            at, score = alert.row - first, alert.score / math.log(10.0)
-            alerts.append(
-                RowAlert(at, j, alert.kind, 0, alert.length, float(found.surprise[at]), score)
-            )
+        alerts += found
     alerts.sort(key=lambda alert: (alert.at, alert.target))
     return monitor._replace(detectors=tuple(detectors)), surprise, alerts
 
@@ -530,45 +570,3 @@ def judge_scores(monitor: Monitor | None, z: FloatArray) -> FloatArray:
         detector = init_detector(history=1) if monitor is None else monitor.detectors[j]
         surprise[:, j] = measure_surprise(detector, z[:, j])
     return surprise
-
-
-def score_targets(
-    task: TargetType, y: FloatArray, number: IntArray, forecast: Forecast
-) -> tuple[FloatArray, FloatArray]:
-    """Return normal scores and PIT (n, T) of targets; NaN without target or forecast.
-
-    The PIT of a number is the predicted probability of less than the value. Of a label it is the
-    probability of the labels that are at most as probable. Both are uniform between 0 and 1 if
-    forecasts are calibrated: counts and labels are randomised by a hash.
-
-    The scores are those of ordinary values: with the share of outliers, all distant values would be
-    about as likely as that share, and a history could not tell them apart.
-    """
-    z, pit = np.full(y.shape, np.nan), np.full(y.shape, np.nan)
-    made = (forecast.status & IN_WARMUP) == 0
-    if task.labels:
-        p = forecast.probability
-        usable = made & np.isfinite(y[:, 0]) & bool(p.shape[1])
-        usable[usable] &= np.isfinite(p[usable]).all(axis=1)
-        if usable.any():
-            label = y[usable, 0].astype(np.int64)
-            known = np.pad(p[usable], ((0, 0), (0, max(0, int(label.max()) + 1 - p.shape[1]))))
-            scores = np.minimum(score_labels(known, label, number[usable]), MAX_NORMAL_SCORE)
-            z[usable, 0] = scores
-            pit[usable, 0] = 2.0 * normal.cdf(-scores)
-        return z, pit
-    for j in range(y.shape[1]):
-        stated = forecast.stated[:, j]
-        told = read_distribution(stated)
-        usable = made & np.isfinite(y[:, j]) & np.isfinite(forecast.mean[:, j])
-        usable &= told.has_forecast()
-        if usable.any():
-            usable &= told.in_support(y[:, j])
-        if usable.any():
-            values = np.ascontiguousarray(y[usable, j])
-            pit[usable, j] = told[usable].score_values(values).below
-            ordinary = stated[usable].copy()
-            ordinary[..., PARAM.share] = 0.0
-            scores = read_distribution(ordinary).score_values(values).score
-            z[usable, j] = np.clip(scores, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
-    return z, pit

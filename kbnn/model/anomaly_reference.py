@@ -43,16 +43,25 @@ RUN_MEMORY: Final = 4000.0
 QUIET_ROWS: Final = 75.0
 """Rows without exceedance after which an episode is over."""
 SHIFT_ROWS: Final = 10.0
-"""Unusual values after which a spike becomes a level shift."""
+"""Unusual values after which a spike becomes a level shift or a variance change."""
 
 UNUSUAL_NATS: Final = 3.0
 """-log tail probability from which a value is unusual: once in 20 rows."""
 SHIFT_SD: Final = 3.0
 """Standard errors by which the mean of residuals must differ from 0 in a level shift."""
 SHIFT_SHARE: Final = 0.5
-"""Least share of the mean in the root mean square of the residuals of a level shift."""
+"""Least share of the mean in the root mean square of the residuals of a level shift.
+
+Also the least share of unusual values on one side."""
 WIDE_RMS: Final = 1.3
 """Root mean square of residuals from which their variance has changed."""
+
+CHANGE_ROWS: Final = 500.0
+"""Rows over which the share of values outside the middle of a history is averaged."""
+CHANGE_SD: Final = 6.0
+"""Standard errors by which that share must differ from the expected one in a lasting change."""
+CHANGE_SHARE: Final = 0.25
+"""Share of a history that is kept at a lasting change."""
 
 STATISTICS: Final = ("stated", "value", "unlikely", "season", "evidence", "movement")
 """Statistics with a history."""
@@ -106,6 +115,10 @@ RUN_BUCKETS: Final = 12
 HELD, SEEN = range(2)
 COUNT_FIELDS: Final = 2
 
+ALL_BITS: Final = (1 << 64) - 1
+GOLDEN_RATIO: Final = 0x9E3779B97F4A7C15
+"""Its fraction times 2^64: multiples are spread evenly and follow no period of the stream."""
+
 
 class TailFields(NamedTuple):
     """Fields of a tail of a statistic."""
@@ -147,13 +160,14 @@ class ScalarFields(NamedTuple):
     is_open: int
     kind: int
     start: int
-    last_exceedance: int
+    unusual_sum: int  # unusually high values minus unusually low ones
     peak: int
     unusual_values: int
+    changes: int  # six: excess share of values outside the middle of each history
 
 
-SCALAR: Final = ScalarFields(*range(11), *range(14, 21))
-SCALARS: Final = 21
+SCALAR: Final = ScalarFields(*range(11), *range(14, 22))
+SCALARS: Final = 27
 
 
 class DetectorState(NamedTuple):
@@ -191,6 +205,9 @@ def list_constants() -> FloatArray:
             SHIFT_SD,
             SHIFT_SHARE,
             WIDE_RMS,
+            CHANGE_ROWS,
+            CHANGE_SD,
+            CHANGE_SHARE,
             *WEIGHTS,
         ]
     )
@@ -210,8 +227,8 @@ class _RowView(NamedTuple):
     scores: list[float]  # by component
     row_nats: float  # calibrated -log tail probability
     bet: float  # of the row
+    unusual: float  # 1 or -1 if the value is unusually high or low in its history
     is_low: bool  # whether movement is unusually small
-    is_unusual: bool  # whether the value is, against its history
 
 
 def _process_row(
@@ -228,7 +245,7 @@ def _process_row(
     scores = [0.0] * len(COMPONENTS)
     scores[C_MISSING] = _bet_on_run(state, 1, SCALAR.missing, SCALAR.missing_run, is_missing)
     c, surprise, bet, h = 0.0, math.nan, 0.0, 0.0
-    is_low = is_unusual = False
+    unusual, is_low = 0.0, False
     if not is_missing:
         both = True
         if math.isnan(stated):
@@ -250,8 +267,8 @@ def _process_row(
             scores[C_MOVEMENT], is_low = _score_movement(state, value)
             s[SCALAR.last_value] = value
             if is_calibrated(state, VALUE):
-                h, scores[C_VALUE], _ = _score_two_sided(state, VALUE, value)
-                is_unusual = h > UNUSUAL_NATS
+                h, scores[C_VALUE], is_below = _score_two_sided(state, VALUE, value)
+                unusual = (-1.0 if is_below else 1.0) if h > UNUSUAL_NATS else 0.0
             else:
                 both = False
             scores[C_SEASON] = _score_season(state, value, seconds)
@@ -263,7 +280,7 @@ def _process_row(
                 scores[C_UNLIKELY] = _score_upper(state, UNLIKELY, mean)
                 _add_to_history(state, UNLIKELY, mean)
     score = _combine(scores, s[SCALAR.has_value] > 0.0)
-    view = _RowView(scores, c, bet, is_low, is_unusual)
+    view = _RowView(scores, c, bet, unusual, is_low)
     event, kind, start, length = _follow_episode(state, row, score, threshold, view)
     s[SCALAR.row] = row + 1
     return [surprise, score, event, kind, start, length]
@@ -337,6 +354,8 @@ def _add_to_history(state: DetectorState, statistic: int, x: float) -> None:
     sides = [side for side, (of, _) in enumerate(SIDES) if of == statistic]
     for side in sides:
         _count_exceedance(state, side, x, m)
+    if m == capacity and _has_changed(state, statistic, sides, x):
+        m = seen = _restart_history(state, statistic, m)
     at = int(np.searchsorted(held[:m], x, side="right"))
     if m < capacity:
         held[at + 1 : m + 1] = held[at:m].copy()
@@ -344,8 +363,10 @@ def _add_to_history(state: DetectorState, statistic: int, x: float) -> None:
         m += 1
     else:
         life = min(seen + 1.0, MEMORY_ROWS)
-        if _hash_uniform(state, seen, 10 + 2 * statistic) * life < capacity:
-            out = int(_hash_uniform(state, seen, 11 + 2 * statistic) * capacity)
+        turns = seen * GOLDEN_RATIO + _mix_bits(int(state.scalars[SCALAR.seed]) + statistic)
+        place = float((turns & ALL_BITS) >> 11) * 2.0**-53 * life
+        if place < capacity:
+            out = int(place)
             if at > out:
                 held[out : at - 1] = held[out + 1 : at].copy()
                 held[at - 1] = x
@@ -357,6 +378,30 @@ def _add_to_history(state: DetectorState, statistic: int, x: float) -> None:
     if seen >= 20 and seen % (4 if seen < 256 else 16) == 0:
         for side in sides:
             _fit_tail(state, side)
+
+
+def _has_changed(state: DetectorState, statistic: int, sides: list[int], x: float) -> bool:
+    """Average how often values leave the middle of a full history; return whether that changed."""
+    held, count, outside, theta = state.history[statistic], 0, False, 1.0
+    for side in sides:
+        sign, tail = SIDES[side][1], state.tails[side]
+        count += int(np.count_nonzero(sign * held > tail[TAIL.threshold]))
+        outside |= bool(sign * x > tail[TAIL.threshold])
+        theta = min(theta, float(tail[TAIL.extremal_index]))
+    p = (count + 1.0) / (len(held) + 2.0)
+    at = SCALAR.changes + statistic
+    state.scalars[at] += (outside - p - state.scalars[at]) / CHANGE_ROWS
+    limit = CHANGE_SD * math.sqrt(p * (1.0 - p) / (2.0 * CHANGE_ROWS * theta))
+    return bool(abs(state.scalars[at]) > limit)
+
+
+def _restart_history(state: DetectorState, statistic: int, m: int) -> int:
+    """Thin out a history, so that the values after a lasting change replace those before it."""
+    held, kept = state.history[statistic], int(CHANGE_SHARE * m)
+    held[:kept] = held[[i * m // kept for i in range(kept)]]
+    held[kept:] = 0.0
+    state.scalars[SCALAR.changes + statistic] = 0.0
+    return kept
 
 
 def _fit_tail(state: DetectorState, side: int) -> None:
@@ -558,30 +603,37 @@ def _combine(scores: list[float], has_value: bool) -> float:
 def _follow_episode(
     state: DetectorState, row: int, score: float, threshold: float, view: _RowView
 ) -> tuple[float, float, float, float]:
-    """Open, continue or close the episode; return event, kind, start and length."""
+    """Open, continue or close the episode; return event, kind, start and length.
+
+    While an episode fades out, an exceedance that is rarer than its peak by the rate opens another.
+    """
     s = state.scalars
     if score > threshold:
         kind, start = _tell_kind(state, row, threshold, view)
-        if s[SCALAR.is_open] == 0.0:
+        is_new = s[SCALAR.quiet_rows] >= SHIFT_ROWS and score > s[SCALAR.peak] + threshold
+        if s[SCALAR.is_open] == 0.0 or is_new:
             s[SCALAR.is_open], s[SCALAR.kind], s[SCALAR.start] = 1.0, kind, start
-            s[SCALAR.peak], s[SCALAR.unusual_values] = score, float(view.is_unusual)
-            s[SCALAR.last_exceedance], s[SCALAR.quiet_rows] = row, 0.0
+            s[SCALAR.peak], s[SCALAR.unusual_values] = score, abs(view.unusual)
+            s[SCALAR.unusual_sum] = view.unusual
+            s[SCALAR.quiet_rows] = 0.0
             return OPENED, kind, start, row - start + 1.0
         if score > s[SCALAR.peak]:
             s[SCALAR.peak], s[SCALAR.kind] = score, kind
-        s[SCALAR.last_exceedance], s[SCALAR.quiet_rows] = row, 0.0
+        s[SCALAR.quiet_rows] = 0.0
     else:
         s[SCALAR.quiet_rows] += 1.0
     if s[SCALAR.is_open] == 0.0:
         return 0.0, 0.0, 0.0, 0.0
-    s[SCALAR.unusual_values] += float(view.is_unusual)
+    s[SCALAR.unusual_values] += abs(view.unusual)
+    s[SCALAR.unusual_sum] += view.unusual
     if s[SCALAR.kind] == SPIKE and s[SCALAR.unusual_values] >= SHIFT_ROWS:
-        s[SCALAR.kind] = LEVEL_SHIFT
+        is_shift = abs(s[SCALAR.unusual_sum]) > SHIFT_SHARE * s[SCALAR.unusual_values]
+        s[SCALAR.kind] = LEVEL_SHIFT if is_shift else VARIANCE
     if s[SCALAR.quiet_rows] < QUIET_ROWS:
         return 0.0, 0.0, 0.0, 0.0
     s[SCALAR.is_open] = 0.0
     start = float(s[SCALAR.start])
-    return CLOSED, float(s[SCALAR.kind]), start, s[SCALAR.last_exceedance] - start + 1.0
+    return CLOSED, float(s[SCALAR.kind]), start, row - s[SCALAR.quiet_rows] - start + 1.0
 
 
 def _tell_kind(
@@ -645,8 +697,7 @@ def _hash_uniform(state: DetectorState, row: int, stream: int) -> float:
 
 def _mix_bits(x: int) -> int:
     """Scramble 64 bits (splitmix64)."""
-    mask = (1 << 64) - 1
-    x = (x + 0x9E3779B97F4A7C15) & mask
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & mask
+    x = (x + GOLDEN_RATIO) & ALL_BITS
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & ALL_BITS
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & ALL_BITS
     return x ^ (x >> 31)

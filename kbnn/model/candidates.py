@@ -22,8 +22,8 @@ from kbnn.core.kernel import open_session
 from kbnn.data.batch import Rows, TargetTypeChange, slice_rows
 from kbnn.data.schema import Schema
 from kbnn.model.learner import Learner, LearnerState, LearnEvents, make_learner
-from kbnn.model.replay import REPLAY_INTERVAL_ROWS, REPLAY_ROWS, ReplayBuffer
-from kbnn.model.settings import ROW_EVIDENCE_LIMIT, Settings
+from kbnn.model.replay import REPLAY_INTERVAL_ROWS, ReplayBuffer
+from kbnn.model.settings import REPLAY_ROWS, ROW_EVIDENCE_LIMIT, Settings
 from kbnn.targets.base import first_invalid_row
 from kbnn.targets.prediction import Forecast, join_forecasts, log_density
 from kbnn.targets.registry import find_rival_type, may_lead, widen_target_type

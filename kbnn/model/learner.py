@@ -50,7 +50,7 @@ from kbnn.model.ensemble import (
 from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
 from kbnn.model.scaler import Scale
-from kbnn.model.settings import Settings, is_within_limits
+from kbnn.model.settings import REPLAY_ROWS, Settings, is_within_limits
 from kbnn.targets.base import CalibrationUpdate, TargetScale, TargetType
 from kbnn.targets.classification import apply_class_temperature, init_class_temperature
 from kbnn.targets.prediction import Forecast
@@ -100,14 +100,6 @@ class LearnEvents(NamedTuple):
     alarms: list[int]  # numbers of the rows that raised an alarm
     skipped: int = 0  # rows without a target
     restarted: bool = False  # all rows were relearned: `alarms` replaces earlier alarms
-
-
-def copy_state(state: LearnerState) -> LearnerState:
-    """Copy a state so that both copies can learn independently."""
-    return state._replace(
-        members=tuple(open_session(member.state()) for member in state.members),
-        buffer=state.buffer.copy(),
-    )
 
 
 def record_alarm(state: LearnerState, number: int) -> LearnerState:
@@ -342,8 +334,8 @@ class Learner:
         learned, made = self._predict_and_learn(learned, z, labels, x_sd, rows.weight)
         # Without replay in between, errors and variances here are not those of later rows.
         learned = learned._replace(pool=pool)
-        backlog = self.replay_ratio * min(learned.seen, replay.REPLAY_ROWS)
-        settled = learned.seen > replay.REPLAY_ROWS
+        backlog = self.replay_ratio * min(learned.seen, REPLAY_ROWS)
+        settled = learned.seen > REPLAY_ROWS
         learned = learned._replace(replay_state=ReplayState(float(backlog), 0, settled))
         learned.buffer.set_trust(made.inlier)
         raised = np.flatnonzero(made.status.astype(np.int64) & ALARM)
@@ -442,13 +434,13 @@ class Learner:
         if same and not (adapts and learned.seen <= DIRECTION_SEARCH_ROWS):
             return learned, None
         learned = learned._replace(changes=learned.changes + (not same))
-        if len(rows.y) == learned.seen <= replay.REPLAY_ROWS:  # no row was dropped
+        if len(rows.y) == learned.seen <= REPLAY_ROWS:  # no row was dropped
             return self._create_networks(learned, rows, outputs)
         gain, shift = scaler.compute_output_map(old, new, t, outputs)
         before = Scale(old.center[t:], old.scale[t:])
         after = Scale(new.center[t:], new.scale[t:])
         large = scaler.is_large_change(old, new) and len(rows.y) > 0
-        rows = BufferedRows._make(part[-replay.REPLAY_ROWS :] for part in rows)
+        rows = BufferedRows._make(part[-REPLAY_ROWS:] for part in rows)
         standard = self._standardize_buffered_rows(columns, rows) if large else None
 
         moved = {id(bins): rescale_bins(bins, before, after) for bins in learned.bins}
@@ -718,12 +710,38 @@ class Learner:
         if not replay.is_replay_due(now, learned.seen):
             return learned
         if not now.alarm:
+            before = now.backlog
             now = replay.add_to_backlog(now, learned.seen, ratio, self.settings.replay_rows)
+            if now.backlog > before and all(spec.replays for spec in learned.specs):
+                self._drop_outdated_rows(learned)
             return learned._replace(replay_state=now)
         learned.buffer.drop_before(now.alarm)
         backlog = min(ratio, replay.ALARM_REPLAY_RATIO) * len(learned.buffer)
         now = now._replace(backlog=float(backlog), since=learned.seen, alarm=0)
         return learned._replace(replay_state=now)
+
+    def _drop_outdated_rows(self, learned: LearnerState) -> None:
+        """Drop the older half of the buffer if the network fits the oldest rows worse.
+
+        All buffered rows were learned. Only a gradual change makes the oldest fit worse than the
+        newest; replaying them would undo what the network has learned since. An ensemble with a
+        network that does not replay needs no such test.
+        """
+        kept = learned.buffer.rows(len(learned.columns) - self.task.scaled)
+        replayable = _select_replayable_rows(kept)
+        if len(replayable) < 2 * replay.COMPARED_ROWS:
+            return
+        ends = np.concatenate(
+            (replayable[: replay.COMPARED_ROWS], replayable[-replay.COMPARED_ROWS :])
+        )
+        rows = BufferedRows._make(array[ends] for array in kept)
+        z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
+        inputs = encode_for_members(learned, z, self._scale_input_variances(learned.columns, x_sd))
+        made = predict_parallel(learned.members[0], *inputs[0])
+        with np.errstate(over="ignore"):  # an extreme target has the log likelihood -inf
+            scores = self.task.log_likelihood(made, np.ascontiguousarray(labels))
+        if replay.are_outdated(*np.split(scores, 2)):
+            learned.buffer.drop_before(int(kept.number[replayable[len(replayable) // 2]]))
 
 
 FIRST_REFIT_ROWS = 64

@@ -20,7 +20,7 @@ from kbnn.distributions.calibration import (
     init_calibration,
 )
 from kbnn.errors import ModelError
-from kbnn.model.replay import REPLAY_ROWS
+from kbnn.model.settings import REPLAY_ROWS
 from kbnn.targets.classification import init_class_temperature
 from kbnn.targets.registry import TARGET_TYPES
 

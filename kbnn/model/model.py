@@ -318,7 +318,7 @@ class OnlineModel:
         naive = None
         if self._schema.lags and not again:
             naive = self.timeline.look_up_naive(self.history, rows)
-        placed = self.timeline.add_lags(self.history, rows)
+        given, placed = rows, self.timeline.add_lags(self.history, rows)
         parts: list[Forecast] = []
         type_changes: tuple[TargetTypeChange, ...] = ()
         at = 0
@@ -354,7 +354,7 @@ class OnlineModel:
         if not again:
             if self.monitor is not None:
                 self.monitor, anomalies = monitor_rows(
-                    self.monitor, self.task, placed.rows, forecast
+                    self.monitor, self.task, self._schema, given, forecast
                 )
             self.record.add_rows(self.task, placed.rows, forecast, held)
         return LearnResult(forecast, type_changes, anomalies)

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import MAX_ABS_VALUE, FloatArray
 from kbnn.core.config import Config
+from kbnn.core.input_moments import WatchedInputs
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, State, init
-from kbnn.data.batch import MAX_ABS_VALUE
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
 from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
 from kbnn.distributions import calibration, categorical
@@ -25,7 +25,14 @@ from kbnn.errors import ModelError
 from kbnn.metrics.figures import check_stored_count
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.model import scaler
-from kbnn.model.anomaly import MAX_ALERT_RATE, Monitor, is_valid_detector, start_monitor
+from kbnn.model.anomaly import (
+    Monitor,
+    is_valid_detector,
+    is_valid_watch,
+    start_input_watch,
+    start_monitor,
+    widen_scalars,
+)
 from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.ensemble import NO_BINS, Member, PoolWeights, is_valid_bins
@@ -43,10 +50,12 @@ from kbnn.model.replay import MAX_HELD_ROWS, BufferedRows, ReplayBuffer, ReplayS
 from kbnn.model.settings import (
     BELIEF_LIMIT,
     EVIDENCE_LIMIT,
+    MAX_ALERT_RATE,
     MAX_CANDIDATES,
     MAX_ENSEMBLE,
     MAX_LAYER_UNITS,
     MAX_REPLAY_BACKLOG,
+    MAX_WATCHED,
     ROW_EVIDENCE_LIMIT,
     TARGET_LIMIT,
     Settings,
@@ -81,7 +90,13 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
     monitor: dict[str, Any] = {}
     if model.monitor is not None:
         monitor = {"monitor": {"rate": model.monitor.rate}}
-        for j, detector in enumerate(model.monitor.detectors):
+        detectors, watch = model.monitor.detectors, model.monitor.inputs
+        if watch is not None:
+            monitor["monitor"]["watch"] = [*watch.columns]
+            monitor["monitor"]["watch_targets"] = watch.has_targets
+            out.update({f"watch/{name}": a for name, a in watch.moments._asdict().items()})
+            detectors += watch.detectors
+        for j, detector in enumerate(detectors):
             out.update({f"detector{j}/{name}": a for name, a in detector._asdict().items()})
     header = {
         **pending,
@@ -233,14 +248,31 @@ def _restore_monitor(model: OnlineModel, header: dict[str, Any], arrays: Arrays)
     """Restore the detectors of the targets, and check them."""
     rate = _read_float(header["rate"])
     _require(0.0 < rate <= MAX_ALERT_RATE, "rate of alerts")
-    pattern = start_monitor(model.task, rate, has_clock=model.schema.clock is not None)
+    has_clock = model.schema.clock is not None
+    pattern = start_monitor(model.task, rate, has_clock=has_clock)
+    columns = tuple(read_value(list[str], header.get("watch", []), "watch"))
+    _require(len(set(columns)) == len(columns) <= MAX_WATCHED, "watched columns")
+    likes = pattern.detectors
+    if columns:
+        has_targets = read_value(bool, header["watch_targets"], "watch_targets")
+        watch = start_input_watch(columns, has_targets, has_clock=has_clock)
+        likes += watch.detectors
     detectors = []
-    for j, like in enumerate(pattern.detectors):
+    for j, like in enumerate(likes):
         own = _select_prefix(arrays, f"detector{j}/")
         detector = DetectorState(*(_read_floats(own, name) for name in DetectorState._fields))
+        detector = detector._replace(scalars=widen_scalars(detector.scalars))
         _require(is_valid_detector(detector, like), "detector")
         detectors.append(detector)
-    return Monitor(tuple(detectors), rate)
+    targets = len(pattern.detectors)
+    restored = Monitor(tuple(detectors[:targets]), rate)
+    if not columns:
+        return restored
+    own = _select_prefix(arrays, "watch/")
+    moments = WatchedInputs(*(_read_floats(own, name) for name in WatchedInputs._fields))
+    known = watch._replace(moments=moments, detectors=tuple(detectors[targets:]))
+    _require(is_valid_watch(known, watch), "watched inputs")
+    return restored._replace(inputs=known)
 
 
 def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> None:

@@ -1,4 +1,4 @@
-"""Settings of a model, the network that follows from them, and the limits of its numbers.
+"""Settings of a model, the network that follows from them, alerts, and the limits of its numbers.
 
 `kbnn.option_table` declares the options that set them.
 
@@ -10,25 +10,29 @@ make predictions overflow.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from kbnn.array_types import MAX_ABS_VALUE
 from kbnn.core import activations
 from kbnn.core.config import DIRECTIONS, INPUT_LIMIT, NO_LIMIT, Config
 from kbnn.core.state import ARRAYS, PRIORS, State
-from kbnn.data.batch import MAX_ABS_VALUE
-from kbnn.errors import ModelError
+from kbnn.data.clock import DAY_SECONDS, MONTH_SECONDS, YEAR_SECONDS
+from kbnn.errors import ModelError, UsageError
 from kbnn.metrics.samples import MAX_SAMPLED_ROWS
 from kbnn.model.ensemble import FEW_OUTPUTS, Member, count_bins
-from kbnn.model.replay import DEFAULT_REPLAY_RATIO, REPLAY_ROWS
 from kbnn.plain_values import read_dataclass
 from kbnn.targets.base import TargetType, choose_covariance, given_noise_var
 from kbnn.targets.registry import DEFAULT_TYPE, NUMERIC_TYPES, choose_default_type
+
+if TYPE_CHECKING:
+    from kbnn.data.schema import Schema
 
 NOISE_WORDS: Final = ("auto", "constant")
 MAX_ENSEMBLE: Final = 64
@@ -37,6 +41,11 @@ MAX_REPLAY_RATIO: Final = 100
 MAX_PRIOR_VARIANCE: Final = 1e20
 MAX_NOISE_SD: Final = 1e100
 """Largest standard deviation in the target's units whose square is finite with a margin."""
+
+REPLAY_ROWS: Final = 1024
+"""New rows at the start of a stream for which rows are replayed at the full ratio."""
+DEFAULT_REPLAY_RATIO: Final = 8
+"""Default number of replayed rows per new row during the first REPLAY_ROWS rows."""
 
 
 def is_noise(value: object) -> bool:
@@ -435,3 +444,111 @@ TARGET_LIMIT: Final = 2.0 * MAX_ABS_VALUE
 def is_within_limits(state: State) -> bool:
     """Whether every number of a network's state is finite and within BELIEF_LIMIT."""
     return all(bool(np.all(np.abs(getattr(state, name)) <= BELIEF_LIMIT)) for name in ARRAYS)
+
+
+# Alerts
+
+DEFAULT_ALERT_RATE: Final = 1e-3
+"""False alarms per row."""
+MAX_ALERT_RATE: Final = 0.01
+"""Episodes that follow within 75 rows are one, so that alerts cannot be more frequent."""
+MIN_ALERT_RATE: Final = 1e-9
+MAX_WATCHED: Final = 64
+"""Inputs that can be watched: each has a detector."""
+
+PERIODS: Final = {
+    "hour": 3600.0,
+    "day": DAY_SECONDS,
+    "week": 7 * DAY_SECONDS,
+    "month": MONTH_SECONDS,
+    "year": YEAR_SECONDS,
+}
+"""Periods of a rate of alerts, in seconds."""
+
+
+class AlertRate(NamedTuple):
+    """A rate of false alarms: per row, or per period."""
+
+    alarms: float
+    period: str = ""  # one of PERIODS; per row if empty
+
+    def per_row(self, schema: Schema) -> float:
+        """Return false alarms per row; UsageError if the rows have no regular time."""
+        if not self.period:
+            return self.alarms
+        step = 0.0 if schema.clock is None else schema.clock.step
+        shown = f"--alert-rate {self.alarms:g}/{self.period}"
+        if not step > 0.0:
+            raise UsageError(
+                f"{shown}: needs rows in order of time, with a time column (--time). "
+                "Give a rate per row instead, such as 1e-3."
+            )
+        rate = self.alarms * step / PERIODS[self.period]
+        if not MIN_ALERT_RATE <= rate <= MAX_ALERT_RATE:
+            raise UsageError(
+                f"{shown}: is {rate:.3g} per row at {step:g} seconds between rows, and the rate "
+                f"per row must lie between {MIN_ALERT_RATE:g} and {MAX_ALERT_RATE:g}"
+            )
+        return rate
+
+
+def parse_alert_rate(value: float | str) -> AlertRate:
+    """Parse a rate of false alarms: 1e-3 per row, or 1/week."""
+    count, slash, period = str(value).partition("/")
+    try:
+        rate = AlertRate(float(count), period.strip())
+    except ValueError:
+        rate = AlertRate(math.nan)
+    if slash and rate.period in PERIODS and 0.0 < rate.alarms < math.inf:
+        return rate
+    if not slash and MIN_ALERT_RATE <= rate.alarms <= MAX_ALERT_RATE:
+        return rate
+    raise ValueError(
+        f"is a rate per row from {MIN_ALERT_RATE:g} to {MAX_ALERT_RATE:g}, or one such as "
+        f"1/{', 1/'.join(PERIODS)}; not '{value}'"
+    )
+
+
+def choose_watched(schema: Schema, watch: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """Return the inputs that `--watch` names, and whether the targets are watched too.
+
+    Parameters
+    ----------
+    schema
+        The columns.
+    watch
+        `target`, `inputs`, `all`, or names of inputs and targets.
+
+    Raises
+    ------
+    UsageError
+        If a column is no number, is unknown, or there are too many.
+    """
+    shown = f"--watch {','.join(watch)}"
+    numbers = [
+        place.column
+        for place in schema.layout
+        if place.category is None
+        and place.column in schema.features
+        and schema.get_column(place.column).kind == "number"
+    ]
+    if watch == ("target",):
+        return (), True
+    if schema.id is not None:
+        raise UsageError(f"{shown}: cannot be combined with --id, whose labels come without inputs")
+    if watch in (("inputs",), ("all",)):
+        columns, has_targets = tuple(numbers), watch == ("all",)
+        if not columns:
+            raise UsageError(f"{shown}: no input is a number")
+    else:
+        wrong = [name for name in watch if name not in (*numbers, *schema.targets)]
+        if wrong:
+            known = wrong[0] in [column.name for column in schema.columns]
+            reason = "is not a numeric input" if known else "is not a column"
+            choice = ", ".join(numbers) or "no column"
+            raise UsageError(f"{shown}: '{wrong[0]}' {reason}. Numeric inputs: {choice}.")
+        columns = tuple(dict.fromkeys(name for name in watch if name in numbers))
+        has_targets = any(name in schema.targets for name in watch)
+    if len(columns) > MAX_WATCHED:
+        raise UsageError(f"{shown}: {len(columns)} inputs are more than {MAX_WATCHED}")
+    return columns, has_targets

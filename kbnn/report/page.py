@@ -142,6 +142,7 @@ CHART_FUNCTIONS: Final[dict[str, Callable[..., None]]] = {
     "confidence_bars": plots.draw_confidence_bars,
     "selective": plots.draw_selective_accuracy,
     "waterfall": plots.draw_waterfall,
+    "alerts": plots.draw_alerts,
 }
 """The function that draws each kind of chart on given axes."""
 

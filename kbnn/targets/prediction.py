@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray, IntArray
+from kbnn.core import normal
 from kbnn.distributions.categorical import Categorical
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 
+if TYPE_CHECKING:
+    from kbnn.targets.base import TargetType
+
 IN_WARMUP = 16
 """A further bit of `Forecast.status`: the row is held until warm-up is complete."""
+MAX_NORMAL_SCORE: Final = 12.0
+"""Limit of normal scores: one extreme row must not decide the means of 50 rows for long."""
 
 
 class Forecast(NamedTuple):
@@ -127,3 +133,71 @@ class Label(NamedTuple):
 
     label: str | None
     probability: dict[str, float]
+
+
+def score_targets(
+    task: TargetType, y: FloatArray, number: IntArray, forecast: Forecast
+) -> tuple[FloatArray, FloatArray]:
+    """Return normal scores and PIT (n, T) of targets; NaN without target or forecast.
+
+    The PIT of a number is the predicted probability of less than the value. Of a label it is the
+    probability of the labels that are at most as probable. Both are uniform between 0 and 1 if
+    forecasts are calibrated: counts and labels are randomised by a hash.
+
+    The scores are those of ordinary values: with the share of outliers, all distant values would be
+    about as likely as that share, and a history could not tell them apart.
+    """
+    z, pit = np.full(y.shape, np.nan), np.full(y.shape, np.nan)
+    made = (forecast.status & IN_WARMUP) == 0
+    if task.labels:
+        p = forecast.probability
+        usable = made & np.isfinite(y[:, 0]) & bool(p.shape[1])
+        usable[usable] &= np.isfinite(p[usable]).all(axis=1)
+        if usable.any():
+            label = y[usable, 0].astype(np.int64)
+            known = np.pad(p[usable], ((0, 0), (0, max(0, int(label.max()) + 1 - p.shape[1]))))
+            scores = np.minimum(score_labels(known, label, number[usable]), MAX_NORMAL_SCORE)
+            z[usable, 0] = scores
+            pit[usable, 0] = 2.0 * normal.cdf(-scores)
+        return z, pit
+    for j in range(y.shape[1]):
+        stated = forecast.stated[:, j]
+        told = read_distribution(stated)
+        usable = made & np.isfinite(y[:, j]) & np.isfinite(forecast.mean[:, j])
+        usable &= told.has_forecast()
+        if usable.any():
+            usable &= told.in_support(y[:, j])
+        if usable.any():
+            values = np.ascontiguousarray(y[usable, j])
+            pit[usable, j] = told[usable].score_values(values).below
+            ordinary = stated[usable].copy()
+            ordinary[..., PARAM.share] = 0.0
+            scores = read_distribution(ordinary).score_values(values).score
+            z[usable, j] = np.clip(scores, -MAX_NORMAL_SCORE, MAX_NORMAL_SCORE)
+    return z, pit
+
+
+def score_labels(probability: FloatArray, label: IntArray, number: IntArray) -> FloatArray:
+    """Return the normal scores of labels (n,), all positive.
+
+    The tail probability of a label is that of the labels that are less probable, plus a share of
+    the labels that are as probable as it. The share is a hash of the row number, so that tail
+    probabilities of calibrated forecasts are uniform.
+
+    Parameters
+    ----------
+    probability
+        Predicted probabilities (n, classes).
+    label
+        Index of each row's class (n,).
+    number
+        Row numbers (n,).
+    """
+    own = np.take_along_axis(probability, label[:, None], axis=1)
+    less = np.sum(np.where(probability < own, probability, 0.0), axis=1)
+    same = np.sum(np.where(probability == own, probability, 0.0), axis=1)
+    bits = number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    u = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return -normal.lower_quantiles(np.minimum(0.5 * (less + u * same), 0.5))

@@ -29,6 +29,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -42,9 +43,12 @@ from kbnn.distributions.dispatch import read_distribution
 from kbnn.errors import DataError, UsageError
 from kbnn.fleet.fleet import DEFAULT_OPEN_MODELS, Fleet
 from kbnn.fleet.key_index import KeyMonitors, read_keys
-from kbnn.model.anomaly import AlertRate, Monitor, monitor_rows, set_alert_rate
+from kbnn.metrics.samples import StreamTrace
+from kbnn.metrics.sections import ChartSpec
+from kbnn.model.anomaly import Monitor, monitor_rows, set_alert_rate
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
+from kbnn.model.settings import AlertRate
 from kbnn.output.fields import decode_targets
 from kbnn.output.writers import STDOUT, open_output
 from kbnn.sink import Closeable
@@ -59,17 +63,34 @@ ALERT_FIELDS: Final = (
 
 AlertRecord = dict[str, Any]
 
+FLEET_WATCH: Final = (
+    "--watch: the keys of a fleet are watched for their targets only. Train a model without --key, "
+    "or leave out --watch."
+)
+
 _TEXT: Final = ("", ".csv", ".tsv", ".txt")
 _JSON: Final = (".jsonl", ".ndjson")
 
 
-def start_monitor(model: StreamModel, rate: AlertRate | None) -> None:
-    """Monitor the rows that a model or fleet learns from now on; None keeps its rate."""
+def start_monitor(model: StreamModel, rate: AlertRate | None, watch: tuple[str, ...] = ()) -> None:
+    """Monitor the rows that a model or fleet learns from now on.
+
+    Parameters
+    ----------
+    model
+        The model or fleet.
+    rate
+        Rate of false alarms; None keeps that of the model.
+    watch
+        Columns, see `kbnn.model.anomaly.choose_watched`; without any, those of the model.
+    """
     if isinstance(model, Fleet):
+        if watch not in ((), ("target",)):
+            raise UsageError(FLEET_WATCH)
         model.set_alert_rate(rate)
     else:
         assert isinstance(model, OnlineModel)
-        set_alert_rate(model, rate)
+        set_alert_rate(model, rate, watch)
 
 
 def describe_alerts(
@@ -95,19 +116,26 @@ def describe_alerts(
     for alert in anomalies.alerts:
         at, j = alert.at, alert.target
         lower = upper = None
-        if not task.labels:
-            edges = read_distribution(forecast.stated[at : at + 1, j]).interval(interval)
-            lower, upper = (float(edge[0]) for edge in edges)
+        value: Any
+        if alert.column:
+            name, value = alert.column, alert.value
+            half = alert.sd * NormalDist().inv_cdf(0.5 + 0.5 * interval)
+            lower, upper = alert.mean - half, alert.mean + half
+        else:
+            name = task.targets[j]
+            (value,) = decode_targets(task, rows.y[at : at + 1, j])
+            if not task.labels:
+                edges = read_distribution(forecast.stated[at : at + 1, j]).interval(interval)
+                lower, upper = (float(edge[0]) for edge in edges)
         time = None
         if schema.clock is not None and rows.time is not None:
             time = format_times(schema.clock, rows.time[at : at + 1])[0] or None
-        (value,) = decode_targets(task, rows.y[at : at + 1, j])
         record = {
             "row": int(rows.number[at]),
             "id": None if rows.id is None else rows.id[at],
             "time": time,
             "key": keys[at] if keys else None,
-            "target": task.targets[j],
+            "target": name,
             "value": value if value is None or isinstance(value, str) else float(value),
             "lower": lower,
             "upper": upper,
@@ -362,6 +390,42 @@ def _parse_edge(place: str, cell: str, clock: Clock | None, is_row: bool) -> flo
     return made[0]
 
 
+class AlertTrace:
+    """What is drawn of a stream and its alerts: a chart of each target; none of a fleet."""
+
+    def __init__(self, model: StreamModel) -> None:
+        self._task = model.task
+        self._traces = [] if model.key else [StreamTrace() for _ in model.task.targets]
+
+    def add(self, rows: Rows, forecast: Forecast, anomalies: Anomalies) -> None:
+        """Add rows, the forecasts made before them and their alerts."""
+        for j, trace in enumerate(self._traces):
+            none = np.full(len(rows.y), np.nan)
+            y, interval = none, (none, none)
+            if not self._task.labels:
+                y = rows.y[:, j]
+                interval = read_distribution(forecast.stated[:, j]).interval(0.9)
+            if not trace.rows and len(rows.number):
+                trace.first = int(rows.number[0])
+            marks = [alert.at for alert in anomalies.alerts if alert.target == j or alert.column]
+            trace.add(y, interval, anomalies.surprise[:, j], marks)
+
+    def build_charts(self) -> list[ChartSpec]:
+        """Build the chart of each target."""
+        return [
+            ChartSpec(
+                "alerts",
+                "Alerts",
+                {**trace.to_arrays(), "name": name},
+                "Range of the values and of their 90 % interval; alerts are marked. Below, the "
+                "surprise of the rows: 3 is one row in a thousand.",
+                "values and 90 % interval by row, alerts below, then surprise",
+            )
+            for trace, name in zip(self._traces, self._task.targets, strict=False)
+            if trace.rows
+        ]
+
+
 class AlertScoring:
     """Raises alerts on rows that are evaluated, writes them, and scores them against events.
 
@@ -373,6 +437,8 @@ class AlertScoring:
         Whether the model learns the rows.
     rate
         Rate of false alarms; None keeps that of the model's monitor.
+    watch
+        Columns that are watched; without any, those of the model's monitor.
     events
         Known events, if there are any.
     writer
@@ -385,19 +451,20 @@ class AlertScoring:
         *,
         learn: bool,
         rate: AlertRate | None,
+        watch: tuple[str, ...] = (),
         events: EventWindows | None = None,
         writer: AlertWriter | None = None,
     ) -> None:
         self._model, self._writer, self._events = model, writer, events
         if isinstance(model, Fleet):
             monitored = model if learn else model.copy()
-            monitored.set_alert_rate(rate)
+            start_monitor(monitored, rate, watch)
             assert monitored.monitors is not None
             self._monitor: Monitor | KeyMonitors = monitored.monitors
         else:
             assert isinstance(model, OnlineModel)
             before = model.monitor
-            set_alert_rate(model, rate)
+            set_alert_rate(model, rate, watch)
             assert model.monitor is not None
             self._monitor = model.monitor
             if not learn:
@@ -408,6 +475,7 @@ class AlertScoring:
         count = 0 if events is None else len(events.start)
         self._first = np.full(count, -1, np.int64)  # index of the first row, -1: none yet
         self._delay = np.full(count, -1, np.int64)  # rows to the first alert, -1: none yet
+        self.trace = AlertTrace(model)
 
     def add(self, rows: Rows, forecast: Forecast, anomalies: Anomalies | None) -> None:
         """Add rows; without `anomalies`, which the learning model found, they are monitored."""
@@ -417,9 +485,12 @@ class AlertScoring:
             self._monitor.close_unused(DEFAULT_OPEN_MODELS)
         elif anomalies is None:
             assert isinstance(self._monitor, Monitor)
-            self._monitor, anomalies = monitor_rows(self._monitor, model.task, rows, forecast)
+            self._monitor, anomalies = monitor_rows(
+                self._monitor, model.task, model.schema, rows, forecast
+            )
         if self._writer is not None:
             self._writer.write(describe_alerts(model, rows, forecast, anomalies))
+        self.trace.add(rows, forecast, anomalies)
         self.alerts += len(anomalies.alerts)
         if self._events is not None:
             self._score_alerts(self._events, rows, [alert.at for alert in anomalies.alerts])

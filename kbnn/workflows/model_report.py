@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from kbnn.array_types import FloatArray
 from kbnn.errors import DataError, UsageError
 from kbnn.metrics.scorecard import Scorecard
 from kbnn.metrics.sections import (
+    ChartGroup,
+    ChartSpec,
     build_target_section,
     describe_dependence,
     mark_alarms,
@@ -49,11 +52,12 @@ def format_file_name(path: str) -> str:
 
 
 class ReportContext(NamedTuple):
-    """Title, whether the model learned the rows, and the number of unreadable rows."""
+    """Title, whether the model learned the rows, number of unreadable rows, charts of alerts."""
 
     title: str
     learning: bool = True
     unreadable: int = 0
+    alerts: Sequence[ChartSpec] = ()  # one of each target, if they were asked for
 
 
 def write_report_files(
@@ -69,7 +73,8 @@ def write_report_files(
     if page is not None:
         report.write_report(build_page_data(model, card, inspection, shown), page)
     if picture is not None:
-        report.write_picture(build_picture_data(model, card), picture)
+        drawn = shown.alerts[0] if shown.alerts else build_picture_data(model, card)
+        report.write_picture(drawn, picture)
 
 
 def build_page_data(
@@ -87,6 +92,9 @@ def build_page_data(
             section = mark_alarms(section, model.alarms)
         else:
             section = section._replace(verdict=advise_frozen(section.verdict))
+        if at < len(shown.alerts):
+            group = ChartGroup("Alerts", [shown.alerts[at]])
+            section = section._replace(groups=[group, *section.groups])
         effects = next((t.effects for t in inspection.effects if t.title == drawn.effect), [])
         targets.append(
             TargetReport(

@@ -25,8 +25,7 @@ from kbnn.errors import KbnnError, UsageError
 from kbnn.fleet.fleet import FLEET_DEFAULTS
 from kbnn.fleet.store import MODELS_FILE, is_fleet
 from kbnn.model import file as modelfile
-from kbnn.model.anomaly import AlertRate
-from kbnn.model.settings import PRESETS, IncompatibleOptionsError, Settings
+from kbnn.model.settings import PRESETS, AlertRate, IncompatibleOptionsError, Settings
 from kbnn.option_table import (
     LOCAL_ENGINE,
     ColumnNames,
@@ -36,7 +35,7 @@ from kbnn.option_table import (
 from kbnn.output.writers import check_name
 from kbnn.targets.base import max_outputs
 from kbnn.targets.registry import make_target_type, requested_numeric_type
-from kbnn.workflows.alerts import check_alert_name, split_command
+from kbnn.workflows.alerts import FLEET_WATCH, check_alert_name, split_command
 
 MODEL_OPTION: Final = "--model"
 """The option of the trained model: the only output that may replace a model."""
@@ -260,6 +259,7 @@ class TrainOptions:
     alerts: str | None = None
     alert_rate: AlertRate | None = None  # None: as the model has it, or the default
     alert_exec: str | None = None  # command that is run for each alert
+    watch: tuple[str, ...] = ()  # columns; none: as the model has it, or the targets
     bad_rows: str | None = None
     checkpoint_every: float = 30.0  # seconds
     key: tuple[str, ...] = ()  # columns whose values choose the model of a fleet
@@ -318,7 +318,11 @@ class TrainOptions:
         if not self.wants_alerts:
             if self.alert_rate is not None:
                 raise UsageError("--alert-rate sets the rate of alerts: add --alerts FILE")
+            if self.watch:
+                raise UsageError("--watch chooses columns for alerts: add --alerts FILE")
             return
+        if self.key and self.watch not in ((), ("target",)):
+            raise UsageError(FLEET_WATCH)
         if self.alerts is not None:
             check_alert_name(self.alerts)
         if self.alert_exec is not None:

@@ -144,7 +144,7 @@ def describe_cost(model: StreamModel, stream: Stream, passes: int) -> str | None
     members = model.settings.list_members(
         model.schema.width, max_outputs(model.task), bool(model.schema.lags)
     )
-    what = f"{format_count(model.schema.width)} columns"
+    what = f"{format_count(model.schema.width)} column{'' if model.schema.width == 1 else 's'}"
     if len(members) > 1:
         what += f", {len(members)} networks"
     text = f"{what}: {_format_duration(each)} a row to learn"

@@ -21,6 +21,7 @@ from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.verdicts import find_metrics
 from kbnn.model import file as modelfile
+from kbnn.model.ensemble import get_helper_seconds
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
@@ -29,7 +30,13 @@ from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer
 from kbnn.targets.registry import TARGET_TYPES
 from kbnn.wording import format_count, format_rows
 from kbnn.workflows import keyed
-from kbnn.workflows.alerts import AlertCommand, AlertWriter, describe_alerts, start_monitor
+from kbnn.workflows.alerts import (
+    AlertCommand,
+    AlertTrace,
+    AlertWriter,
+    describe_alerts,
+    start_monitor,
+)
 from kbnn.workflows.checkpoint import (
     Checkpoint,
     Interrupted,
@@ -114,6 +121,8 @@ class Training:
         self.rows = 0  # rows processed by this run, over all passes
         self.processor_seconds = 0.0  # processor time of learning
         self.alert_count = 0  # alerts of this run
+        self.draws_alerts = False  # whether the stream is traced for a chart
+        self.trace: AlertTrace | None = None
         self.stream: Stream | None = None
         self.model: StreamModel
         self.position: Position
@@ -197,7 +206,8 @@ class Training:
         except (DataError, UsageError):
             self._save_checkpoint()
             if self.rows:
-                learned = f"{format_rows(self.rows)} before the error were learned"
+                were = "was" if self.rows == 1 else "were"
+                learned = f"{format_rows(self.rows)} before the error {were} learned"
                 saved = " and saved. Fix the error, then continue with --resume."
                 self.listener.on_notice(f"{learned}{saved if self._checkpoint else ''}")
             raise
@@ -259,7 +269,7 @@ class Training:
         self.model = model or self._create_model(settings, self.stream.schema.copy())
         self.tally_before = RowTally.from_model(self.model)
         if self.options.wants_alerts or self.options.surprise:
-            start_monitor(self.model, self.options.alert_rate)
+            start_monitor(self.model, self.options.alert_rate, self.options.watch)
         self.ready = True
 
     def _create_model(self, settings: Settings, schema: Schema) -> StreamModel:
@@ -341,8 +351,12 @@ class Training:
 
     def _write_alerts(self, one: LearnedRows) -> None:
         """Write the alerts of learned rows, and run the command for each."""
-        wanted = self.options.wants_alerts
-        if not wanted or one.anomalies is None or not one.anomalies.alerts:
+        if not self.options.wants_alerts or one.anomalies is None:
+            return
+        if self.draws_alerts:
+            self.trace = self.trace or AlertTrace(self.model)
+            self.trace.add(one.rows, one.forecast, one.anomalies)
+        if not one.anomalies.alerts:
             return
         records = describe_alerts(
             self.model, one.rows, one.forecast, one.anomalies, self.options.interval
@@ -432,10 +446,10 @@ class Training:
         """Receive learned rows, and account for time and counts."""
         while True:
             known = len(self.model.card.curve.points[0])
-            start, used = perf_counter(), thread_time()
+            start, used = perf_counter(), thread_time() + get_helper_seconds()
             one = next(learned, None)
             points = self.model.card.curve.points
-            self.processor_seconds += thread_time() - used
+            self.processor_seconds += thread_time() + get_helper_seconds() - used
             self.seconds.learn += perf_counter() - start
             if one is None:
                 return

@@ -45,6 +45,7 @@ def evaluate(
     cost_fp: float | None,
     alerts: str | None,
     alert_rate: Any,
+    watch: tuple[str, ...],
     events: str | None,
     quantiles: tuple[float, ...],
     intervals: str | None,
@@ -84,6 +85,8 @@ def evaluate(
         )
     if alert_rate is not None and not watched:
         raise UsageError("--alert-rate sets the rate of alerts: add --alerts FILE or --events FILE")
+    if watch and not watched:
+        raise UsageError("--watch chooses columns for alerts: add --alerts FILE or --events FILE")
     if json and alerts == "-":
         raise UsageError("--json and --alerts - cannot both go to standard output")
     decision = DecisionOptions(threshold, cost_fn, cost_fp)
@@ -138,7 +141,12 @@ def evaluate(
                     )
                 )
                 scoring = alerting.AlertScoring(
-                    judged, learn=learn, rate=alert_rate, events=windows, writer=writer
+                    judged,
+                    learn=learn,
+                    rate=alert_rate,
+                    watch=watch,
+                    events=windows,
+                    writer=writer,
                 )
             result = evaluating.evaluate(
                 judged,
@@ -184,7 +192,8 @@ def evaluate(
             found = inspecting.inspect_model(
                 judged, model, explain=report is not None, background=result.card
             )
-            shown = model_report.ReportContext(title, learning=learn, unreadable=result.bad_rows)
+            charts = [] if scoring is None else scoring.trace.build_charts()
+            shown = model_report.ReportContext(title, learn, result.bad_rows, charts)
             shown_model = keyed.get_overall_model(judged)
             model_report.write_report_files(
                 shown_model, result.card, found, shown, page=report, picture=plot

@@ -34,6 +34,7 @@ def train(
     sources: list[str],
     model: str,
     log: str | None,
+    plot: str | None,
     dry_run: bool,
     json: bool,
     quiet: bool,
@@ -43,6 +44,8 @@ def train(
     """Train a model on a stream, row by row, or continue training the model in the file."""
     from kbnn.errors import ReaderLeft, UsageError
     from kbnn.metrics import figures
+    from kbnn.report import write_picture
+    from kbnn.workflows import model_report
     from kbnn.workflows.checkpoint import Interrupted, InterruptGuard
     from kbnn.workflows.options import DEFAULT_FLEET, DEFAULT_MODEL, store_train_options
     from kbnn.workflows.run_results import summarize_training
@@ -57,12 +60,16 @@ def train(
     if options["key"] and model == DEFAULT_MODEL:
         model = DEFAULT_FLEET
     chosen = store_train_options(sources, model, options)
-    chosen.check({"--log": log})
+    chosen.check({"--log": log, "--plot": plot})
+    if plot is not None and (options["key"] or not chosen.wants_alerts):
+        raise UsageError("--plot draws the alerts of a model: add --alerts FILE, without --key")
+    model_report.check_report_paths(None, plot)
     if fail_if and not chosen.wants_alerts:
         raise UsageError("--fail-if checks the number of alerts: add --alerts FILE")
     code = exit_codes.EXIT_DONE
     with TrainListener(quiet, log) as listener:
         training = Training(chosen, listener)
+        training.draws_alerts = plot is not None
         if dry_run:
             training.find_schema()
             if json:
@@ -80,6 +87,8 @@ def train(
         listener.on_end(training, code)
         if code == exit_codes.EXIT_DONE and listener.log_failed:
             code = exit_codes.EXIT_FAILED
+        if plot is not None and training.trace is not None:
+            write_picture(training.trace.build_charts()[0], plot)
         if json and training.ready:
             display.print_json(summarize_training(training))
         found = {"alerts": {"alerts": training.alert_count}}

@@ -6,6 +6,8 @@
 Each series has a daily curve, AR(1) noise and one event from row 2,400 on. The same rows are given
 to river's HalfSpaceTrees, whose threshold is the 99.9 % quantile of its scores of the rows before,
 and to a Gaussian of the last 500 rows. All three open an alert after 75 rows below the threshold.
+`kbnn frozen` is a model that learned the first 1,500 rows with `--alerts` and evaluates the others
+without learning; it is shown for its lags, which must not make it follow what it should report.
 An event is found if an alert opens in its rows or in the 50 rows after them. `before` counts the
 alerts of rows 500 to 2,399 per 1,000 rows: false alarms.
 """
@@ -15,6 +17,9 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from csv import DictReader
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +29,7 @@ from scipy.stats import norm
 from kbnn.model.anomaly import init_detector, update_detector
 from kbnn.model.anomaly_reference import QUIET_ROWS
 from tests.bench.alert_streams import ROW_SECONDS, Floats, Made, name_times, state_rows
+from tests.commands import kbnn
 
 ROWS = 3000
 FIRST = 2400
@@ -31,6 +37,7 @@ QUIET_FROM = 500
 AFTER_ROWS = 50
 RATE = 1e-3
 WINDOW = 500
+FROZEN_FROM = 1500
 
 
 class Event(NamedTuple):
@@ -78,6 +85,26 @@ def detect_with_model(y: Floats) -> list[int]:
     return [alert.row for alert in found.alerts if alert.is_open]
 
 
+def detect_with_frozen_model(y: Floats) -> list[int]:
+    """Alert from `evaluate --alerts` on the rows after the first, which a model has learned."""
+    cells = ["" if math.isnan(v) else repr(v) for v in y.tolist()]
+    lines = [f"{t},{cell}" for t, cell in zip(name_times(ROWS), cells, strict=True)]
+    with TemporaryDirectory() as folder:
+        paths = [f"{folder}/{name}.csv" for name in ("first", "rest", "alerts")]
+        for path, part in zip(paths[:2], (lines[:FROZEN_FROM], lines[FROZEN_FROM:]), strict=True):
+            Path(path).write_text("\n".join(["time,y", *part, ""]))
+        model = f"{folder}/m.npz"
+        words = ["--alert-rate", str(RATE), "-q", "--alerts"]
+        learned = kbnn("train", paths[0], "-m", model, *words, paths[2])
+        assert learned.code == 0, learned.err
+        with open(paths[2]) as file:
+            rows = [int(alert["row"]) - 1 for alert in DictReader(file)]
+        judged = kbnn("evaluate", model, paths[1], *words, paths[2])
+        assert judged.code == 0, judged.err
+        with open(paths[2]) as file:
+            return rows + [FROZEN_FROM + int(alert["row"]) - 1 for alert in DictReader(file)]
+
+
 def detect_with_trees(y: Floats) -> list[int]:
     """Alert from river's HalfSpaceTrees on the value and the value before it."""
     from river import anomaly
@@ -109,6 +136,7 @@ def detect_with_gaussian(y: Floats) -> list[int]:
 
 DETECTORS = {
     "kbnn": detect_with_model,
+    "kbnn frozen": detect_with_frozen_model,
     "half-space trees": detect_with_trees,
     "windowed Gaussian": detect_with_gaussian,
 }

@@ -12,8 +12,8 @@ from scipy.signal import lfilter
 
 import kbnn
 from kbnn.data.batch import LearnResult, Rows
-from kbnn.model.anomaly import score_targets
 from kbnn.model.model import OnlineModel
+from kbnn.targets.prediction import score_targets
 
 Floats = NDArray[np.float64]
 ROW_SECONDS = 300.0

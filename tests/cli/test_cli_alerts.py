@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import kbnn as kbnn_api
 from kbnn.model.file import load
 from kbnn.workflows import alerts
 from tests.commands import kbnn
@@ -236,35 +240,106 @@ def test_each_key_of_a_fleet_has_its_own_alerts(stream: Path) -> None:
     assert int(np.argmax(surprise)) == 800
 
 
-KILLED = ["train", "rows.csv", "--alerts", "a.csv", "--alert-rate", "0.01", "-q"]
-KILLED += ["--predictions", "p.csv", "--checkpoint-every", "0.001"]
+KILLED = ["train", "-", "--alerts", "a.csv", "--alert-rate", "0.01", "-q", "--resume"]
+KILLED += ["--predictions", "p.csv", "--checkpoint-every", "0.001", "--target", "y"]
+
+
+def train_from_pipe(words: list[str], kill_after: float | None = None) -> tuple[bool, int]:
+    """Train on rows.csv through a pipe, in small pieces; kill the trainer some time after an alert.
+
+    Returns whether it was killed, and the size of the file of alerts then.
+    """
+    alerts, first = Path("a.csv"), read_size(Path("a.csv"))
+    trainer = subprocess.Popen(
+        [sys.executable, "-m", "kbnn_cli.startup", *words], stdin=subprocess.PIPE, bufsize=0
+    )
+    assert trainer.stdin is not None
+    if sys.platform == "linux":  # a small pipe: the rows wait until the trainer takes them
+        import fcntl
+
+        fcntl.fcntl(trainer.stdin, fcntl.F_SETPIPE_SZ, 4096)
+    end, is_killed = math.inf, False
+    with suppress(BrokenPipeError):
+        data = Path("rows.csv").read_bytes()
+        for at in range(0, len(data), 2000):
+            trainer.stdin.write(data[at : at + 2000])
+            time.sleep(0.004)
+            if kill_after is not None and end == math.inf and read_size(alerts) != first:
+                end = time.monotonic() + kill_after
+            if time.monotonic() > end:
+                trainer.kill()
+                is_killed = True
+                break
+    trainer.stdin.close()
+    assert trainer.wait() == (-9 if is_killed else 0)
+    return is_killed, read_size(alerts)
+
+
+def read_size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else -1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(1, id="short"), pytest.param(60, id="long", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kind", ["model", "fleet"])
-def test_every_alert_is_written_once_after_kills(stream: Path, kind: str) -> None:
-    """Kill a trainer twice at a random moment after its first alerts, and resume it."""
-    words = [*KILLED, "--layers", "5"]
+def test_every_alert_is_written_once_after_kills(
+    stream: Path, kind: str, rounds: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kill a trainer at random moments and resume it, from scratch in every round.
+
+    Run the long campaign with `-m slow -n 0`; it prints how many kills came between alerts.
+    """
+    words = [*KILLED, "--layers", "5", "--watch", "all"]
     if kind == "fleet":
         write_fleet_rows(stream / "rows.csv")
         words = [*KILLED, "--key", "device"]
-    assert kbnn(*words, "-m", "whole").code == 0
+    train_from_pipe([*words, "-m", "whole"])
     whole = [(stream / name).read_bytes() for name in ("a.csv", "p.csv")]
     assert whole[0].count(b"\n") > 5
     dice = np.random.default_rng(len(kind))
-    for _ in range(2):
-        before = (stream / "a.csv").stat().st_mtime_ns
-        trainer = subprocess.Popen(
-            [sys.executable, "-m", "kbnn_cli.startup", *words, "-m", "m", "--resume"],
-            stdin=subprocess.DEVNULL,
-        )
-        while trainer.poll() is None and (stream / "a.csv").stat().st_mtime_ns == before:
-            time.sleep(0.001)
-        time.sleep(float(dice.uniform(0.0, 0.1)))
-        trainer.kill()
-        assert trainer.wait() in (0, -9)
-    assert kbnn(*words, "-m", "m", "--resume").code == 0
-    assert [(stream / name).read_bytes() for name in ("a.csv", "p.csv")] == whole
+    killed = amid = 0
+    for at in range(rounds):
+        (stream / "a.csv").unlink()
+        for _ in range(3):
+            is_killed, size = train_from_pipe([*words, "-m", f"m{at}"], dice.uniform(0.0, 0.05))
+            killed += is_killed
+            amid += is_killed and size < len(whole[0])
+        train_from_pipe([*words, "-m", f"m{at}"])
+        assert [(stream / name).read_bytes() for name in ("a.csv", "p.csv")] == whole
+    if rounds > 1:
+        with capsys.disabled():
+            print(f"\n{kind}: {killed} kills, {amid} of them between the first and the last alert")
+    assert amid >= rounds * (sys.platform == "linux")
+
+
+@pytest.mark.parametrize("cell", ["text", b"", b"short", bytes(15_064), None])
+def test_a_damaged_detector_of_a_key_is_one_sentence_and_nothing_is_lost(
+    stream: Path, cell: str | bytes | None
+) -> None:
+    write_fleet_rows(stream / "rows.csv")
+    words = ("train", "rows.csv", "--key", "device", "-m", "f", "-q", "--alerts", "a.csv")
+    assert kbnn(*words).code == 0
+    before = kbnn("predict", "f", "rows.csv").out
+    with sqlite3.connect(stream / "f" / "models.sqlite") as database:
+        (size,) = database.execute("SELECT max(length(detectors)) FROM monitors").fetchone()
+        if isinstance(cell, bytes) and len(cell) > 10:  # the right length, no value in range
+            cell = np.full(size // 8, -1.0).tobytes()
+        database.execute("UPDATE monitors SET detectors = ?", (cell,))
+    database.close()
+    alerts = (stream / "a.csv").read_bytes()
+    for command in (
+        ("train", "rows.csv", "-m", "f", "-q", "--alerts", "b.csv"),
+        ("evaluate", "f", "rows.csv", "-q", "--alerts", "b.csv"),
+        ("predict", "f", "rows.csv", "--surprise"),
+    ):
+        ran = kbnn(*command)
+        assert ran.code == 1, ran
+        assert ran.err.count("\n") == 1, ran.err
+        assert "is damaged (the detectors of a key)" in ran.err
+    assert kbnn("predict", "f", "rows.csv").out == before
+    assert (stream / "a.csv").read_bytes() == alerts
 
 
 RECORD = "import sys, os; open(f'{os.getpid()}.json', 'w').write(sys.stdin.read())"
@@ -320,3 +395,76 @@ def test_commands_are_bounded(stream: Path, monkeypatch: pytest.MonkeyPatch) -> 
             command.run({"row": row})
     assert running[0] == 0
     assert 1 < most[0] <= alerts.MAX_RUNNING
+
+
+def write_inputs(path: Path, rows: int = ROWS) -> None:
+    """Write a stream with two related inputs: `a` has a spike at SPIKE, `b` is stuck at FLAT."""
+    rng = np.random.default_rng(1)
+    a, c = rng.standard_normal(rows), rng.standard_normal(rows)
+    b = 10.0 + 3.0 * a + 0.5 * rng.standard_normal(rows)
+    y = a + c + 0.3 * rng.standard_normal(rows)
+    a[SPIKE] -= 3.0  # ordinary by itself, impossible beside b
+    b[FLAT : FLAT + 60] = b[FLAT]
+    kinds = np.array(["x", "y"])[rng.integers(0, 2, rows)]
+    table = zip(a, b, c, kinds, y, strict=True)
+    lines = [f"{a:.6f},{b:.6f},{c:.6f},{kind},{y:.6f}" for a, b, c, kind, y in table]
+    path.write_text("\n".join(["a,b,c,kind,y", *lines, ""]))
+
+
+def test_faults_of_inputs_name_the_column(stream: Path) -> None:
+    write_inputs(stream / "rows.csv")
+    words = ("train", "rows.csv", "--target", "y", "--fresh", *QUICK)
+    assert kbnn(*words, "--watch", "all", "--alerts", "a.csv").code == 0
+    found = read_alerts(stream / "a.csv")
+    (spike,) = [one for one in found if one["row"] == str(SPIKE + 1)]
+    assert (spike["target"], spike["kind"]) == ("a", "spike")
+    assert float(spike["value"]) < float(spike["lower"]) < float(spike["upper"])
+    stuck = [one for one in found if FLAT < int(one["row"]) <= FLAT + 60]
+    assert stuck[0]["target"] == "b"
+    assert len(found) <= 8  # 3 false alarms are expected
+    kbnn_api.train("rows.csv", "y", model="api.npz", layers=5, watch="all", alerts="b.csv")
+    assert read_alerts(stream / "b.csv") == found
+    assert kbnn(*words, "--watch", "c,y", "--alerts", "a.csv").code == 0
+    assert {one["target"] for one in read_alerts(stream / "a.csv")} <= {"c", "y"}
+    assert kbnn(*words, "--watch", "inputs", "--alerts", "a.csv").code == 0
+    assert "y" not in {one["target"] for one in read_alerts(stream / "a.csv")}
+
+
+def test_watched_inputs_resume_and_evaluate_bit_for_bit(stream: Path) -> None:
+    write_inputs(stream / "rows.csv")
+    lines = (stream / "rows.csv").read_text().splitlines(keepends=True)
+    (stream / "first.csv").write_text("".join(lines[:2101]))
+    (stream / "rest.csv").write_text("".join([lines[0], *lines[2101:]]))
+    watch = ("--watch", "all")
+    assert kbnn("train", "rows.csv", "--target", "y", *watch, "--alerts", "a.csv", *QUICK).code == 0
+    whole = read_alerts(stream / "a.csv")
+    words = ("-m", "m.npz", "--alerts", "b.csv", "-q")
+    assert kbnn("train", "first.csv", "--target", "y", "--layers", "5", *watch, *words).code == 0
+    before = read_alerts(stream / "b.csv")
+    assert kbnn("evaluate", "m.npz", "rest.csv", "--learn", "--alerts", "c.csv", "-q").code == 0
+    assert kbnn("train", "rest.csv", *words).code == 0  # the model knows what it watches
+    after = read_alerts(stream / "b.csv")
+    assert read_alerts(stream / "c.csv") == after
+    for one in after:
+        one.update(row=str(int(one["row"]) + 2100), start=str(int(one["start"]) + 2100))
+    assert before + after == whole
+    assert load("m.npz").monitor.inputs.columns == ("a", "b", "c")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--watch", "all"], "--watch chooses columns for alerts: add --alerts FILE"),
+        (["--alerts", "a.csv", "--watch", "z"], "'z' is not a column. Numeric inputs: a, b, c."),
+        (["--alerts", "a.csv", "--watch", "kind"], "'kind' is not a numeric input"),
+        (["--alerts", "a.csv", "--watch", "all", "--key", "kind"], "a fleet are watched for"),
+        (["--alerts", "a.csv", "--watch", "all", "--id", "c"], "cannot be combined with --id"),
+        (["--alerts", "a.csv", "--watch", "all", "--features", "kind"], "no input is a number"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(stream: Path, words: list[str], reason: str) -> None:
+    write_inputs(stream / "rows.csv")
+    ran = kbnn("train", "rows.csv", "--target", "y", *words, *QUICK)
+    assert ran.code == 2, ran
+    assert reason in ran.err
+    assert len(ran.err.splitlines()) == 1

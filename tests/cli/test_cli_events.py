@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from rich.console import Console
 
+from kbnn.metrics.samples import StreamTrace
+from kbnn.metrics.sections import ChartSpec
+from kbnn_cli.result_screens import AlertChart
 from tests.cli.test_cli_alerts import FLAT, QUICK, ROWS, SPIKE, read_alerts, write_rows
 from tests.commands import kbnn
 
@@ -19,7 +25,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path / "rows.csv")
     (tmp_path / "events.csv").write_text(EVENTS)
-    words = ("--limit", "500", "--lags", "off", *QUICK)  # a model of lags follows a stuck sensor
+    words = ("--limit", "500", *QUICK)
     assert kbnn("train", "rows.csv", "-m", "m.npz", *words).code == 0
     return tmp_path
 
@@ -118,3 +124,46 @@ def test_what_cannot_be_evaluated_is_said(trained: Path, words: list[str], reaso
     ran = kbnn("evaluate", "m.npz", "rows.csv", *words, "-q")
     assert ran.code == 2, ran
     assert reason in ran.err
+
+
+def test_alerts_are_drawn_as_picture_in_the_report_and_on_the_terminal(trained: Path) -> None:
+    words = ("evaluate", "m.npz", "rows.csv", "--events", "events.csv", "--learn", "-q")
+    assert kbnn(*words, "--plot", "p.svg", "--report", "r.html").code == 0
+    picture, page = (trained / "p.svg").read_text(), (trained / "r.html").read_text()
+    assert "surprise" in picture
+    assert "alerts are marked" in page
+    assert kbnn("train", "rows.csv", "-m", "t.npz", "--plot", "t.svg", *QUICK).code == 2
+    ran = kbnn("train", "rows.csv", "-m", "t.npz", "--alerts", "a.csv", "--plot", "t.svg", *QUICK)
+    assert ran.code == 0, ran.err
+    assert "surprise" in (trained / "t.svg").read_text()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("plain", [False, True])
+def test_chart_of_alerts_marks_each_alert_at_its_row(width: int, plain: bool) -> None:
+    trace = StreamTrace()
+    y = np.sin(np.arange(5000) / 50.0)
+    for at in range(0, 5000, 700):
+        part = y[at : at + 700]
+        marks = [k - at for k in (1000, 4500) if at <= k < at + 700]
+        trace.add(part, (part - 1.0, part + 1.0), np.abs(part), marks)
+    drawn = trace.to_arrays()
+    assert drawn["marks"].tolist() == [1001.0, 4501.0]
+    assert len(drawn["row"]) <= 512
+    for name, values in (("low", y), ("high", y), ("lower", y - 1.0), ("surprise", np.abs(y))):
+        pick = np.min if name.startswith("low") else np.max
+        wanted = [pick(values[k : k + 16]) for k in range(0, 5000, 16)]
+        np.testing.assert_array_equal(drawn[name], wanted)
+    spec = ChartSpec("alerts", "Alerts", {**drawn, "name": "y"}, hint="how to read it")
+    out = io.StringIO()
+    console = Console(file=out, width=width, legacy_windows=False, color_system=None)
+    options = console.options.update(width=width)
+    if plain:
+        options.encoding = "ascii"
+    lines = [str(line) for line in AlertChart(spec).__rich_console__(console, options)]
+    assert max(map(len, lines)) <= width
+    (marked,) = [line for line in lines if ("^" if plain else "▲") in line]
+    places = [at for at, sign in enumerate(marked) if sign != " "]
+    room = width - places[0]  # the axis begins after the labels
+    assert len(places) == 2
+    assert (places[1] - places[0]) / room == pytest.approx(3500 / 4000, abs=0.08)

@@ -98,11 +98,18 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_loads_no_numpy() -> None:
+@pytest.mark.parametrize(
+    ("words", "packages"),
+    [
+        (["--help"], ["numpy", "pyarrow", "scipy", "rich"]),
+        (["train", "--help"], ["pyarrow", "scipy"]),
+    ],
+)
+def test_help_loads_no_heavy_packages(words: list[str], packages: list[str]) -> None:
     done = python(
         "import sys; from kbnn_cli.app import run_command_line\n"
-        "assert run_command_line(['--help']) == 0\n"
-        "heavy = {'numpy', 'pyarrow', 'scipy', 'rich'} & set(sys.modules)\n"
+        f"assert run_command_line({words}) == 0\n"
+        f"heavy = set({packages}) & set(sys.modules)\n"
         "sys.exit(f'loaded: {heavy}' if heavy else 0)"
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -7,7 +7,14 @@ import pytest
 
 from kbnn import Config, init, learn, predict
 from kbnn.core.config import Covariance
-from kbnn.core.input_moments import InputMoments, condition_inputs, update_input_moments
+from kbnn.core.input_moments import (
+    MOMENT_ROWS,
+    InputMoments,
+    condition_inputs,
+    follow_inputs,
+    init_watched_inputs,
+    update_input_moments,
+)
 from kbnn.core.layout import unpack_triangle
 from tests.networks import plain
 
@@ -124,3 +131,45 @@ def test_an_uncertain_input_widens_the_prediction() -> None:
     assert vague.function_var[0, 0] > sharp.function_var[0, 0] + 0.1
     assert unseen.function_var[0, 0] > vague.function_var[0, 0]
     assert unseen.function_var[0, 0] == pytest.approx(1.0, rel=0.3)
+
+
+def test_watched_inputs_are_predicted_as_by_the_exact_conditional() -> None:
+    """Against the textbook formula with the moments of the rows seen, some values missing."""
+    rng = np.random.default_rng(3)
+    mix = rng.standard_normal((4, 4))
+    x = 5.0 + rng.standard_normal((MOMENT_ROWS + 3, 4)) @ mix
+    state, mean, sd = follow_inputs(init_watched_inputs(4), x[:MOMENT_ROWS])
+    assert np.isnan(mean).all()
+    last = x[MOMENT_ROWS:].copy()
+    last[1, 2] = np.nan
+    _, mean, sd = follow_inputs(state, last)
+    first = x[:MOMENT_ROWS]
+    mu, sigma = first.mean(0), np.cov(first.T, bias=True)
+    for i, row in enumerate(last):
+        for j in range(4):
+            others = [k for k in range(4) if k != j and np.isfinite(row[k])]
+            gain = np.linalg.solve(sigma[np.ix_(others, others)], sigma[others, j])
+            assert mean[i, j] == pytest.approx(mu[j] + gain @ (row[others] - mu[others]), rel=1e-3)
+            var = sigma[j, j] - gain @ sigma[others, j]
+            assert sd[i, j] == pytest.approx(np.sqrt(var), rel=1e-3)
+
+
+def test_watched_inputs_do_not_depend_on_batches() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((300, 5)).cumsum(axis=1)
+    x[rng.random(x.shape) < 0.05] = np.nan
+    x[:, 4] = 7.0  # constant: never predicted
+    x[200, 0] += 1e6
+    whole, mean, sd = follow_inputs(init_watched_inputs(5), x)
+    assert np.isnan(mean[:, 4]).all()
+    assert np.isfinite(mean[MOMENT_ROWS:, :4]).all()
+    assert np.sqrt(whole.cov[0, 0]) < 3.0  # a fault does not widen the distribution
+    assert abs(mean[200, 1]) < 10.0  # nor does it change what is expected of the others
+    state, at = init_watched_inputs(5), 0
+    for size in (1, 62, 1, 1, 100, 35, 100):
+        state, m, s = follow_inputs(state, x[at : at + size])
+        np.testing.assert_array_equal(m, mean[at : at + size])
+        np.testing.assert_array_equal(s, sd[at : at + size])
+        at += size
+    for a, b in zip(whole, state, strict=True):
+        np.testing.assert_array_equal(a, b)

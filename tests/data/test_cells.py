@@ -13,16 +13,18 @@ import kbnn
 from kbnn.data.clock import Clock
 from kbnn.data.decoder import CellDecoder, check_new_class
 from kbnn.data.number_format import Form
+from kbnn.data.row_encoder import RowEncoder
 from kbnn.data.schema import MAX_CLASSES, Column, Schema
 from kbnn.data.values import MissingSpellings
 from kbnn.errors import DataError
+from tests.bench.data import schema
 
 TEXTS = [
     *("1", "-2.5", "1e3", " 7 ", "+4", ".5", "007", "1,5", "1.234,5", "12 %", "12", "(3)", "-"),
     *("", "NA", "none", "null", "#N/A", "-999", "inf", "-inf", "1e200", "1e-200", "nan", "?"),
     *("true", "Yes", "off", "0", "1.0", "oui", "maybe", "red", "2024-03-01", "x" * 300, "Grün"),
 ]
-NUMBERS = [0.0, 1.0, -2.5, -999.0, 1e200, 1e-200, math.inf, math.nan, None]
+NUMBERS = [0.0, 1.0, -2.5, -999.0, 1e200, 1e-200, 1e-140, math.inf, math.nan, None]
 COLUMNS = {
     "number": Column("c", "number", "feature"),
     "decimal comma": Column("c", "number", "feature", form=Form(",", ".")),
@@ -135,3 +137,11 @@ def test_a_first_row_is_inferred_as_the_first_row_of_a_file() -> None:
     for name in ("a", "b", "c", "town"):
         assert mine.get_column(name) == theirs.get_column(name)
     assert mine.decimal == theirs.decimal == ","
+
+
+@pytest.mark.parametrize("value", [1e-200, -1e-200, 0.0])
+def test_tiny_numbers_are_0_in_a_single_row(value: float) -> None:
+    reader = RowEncoder(schema(2), lambda text: None)
+    assert reader.plain_columns == ["x0", "x1"]
+    row = reader.encode_features({"x0": value, "x1": 2.0}, admit=True)
+    assert row.tolist() == [[0.0, 2.0]]

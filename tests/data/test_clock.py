@@ -430,3 +430,12 @@ def test_years_of_two_digits_are_told_and_those_in_doubt_ignored(tmp_path: Path)
     assert any(
         "such as '27/03/26'" in n and "(write years with four digits)" in n for n in seen.notices
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "year"), [("5-Jan-68", 2068), ("5-Jan-69", 1969), ("5-Jan-99", 1999)]
+)
+def test_two_digit_years_are_those_of_posix(text: str, year: int) -> None:
+    found = parse_timestamp(text)
+    assert found is not None
+    assert datetime.fromtimestamp(found.local, UTC).year == year

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 import kbnn
-from kbnn.data.column_types import ColumnSample, infer_kind
+from kbnn.data.column_types import ColumnSample, infer_kind, suggest_classification
 from kbnn.data.decoder import hash_label
 from kbnn.data.read_options import parse_hash_options
+from kbnn.data.schema import Column
 from kbnn.errors import UsageError
 from tests.commands import kbnn as command
 from tests.streams import assert_same, every_format, look
@@ -144,6 +145,8 @@ def test_truth_in_any_spelling(values: list[str], kind: str) -> None:
     ("rows", "hint"),
     [
         ([f"{at % 3 + 1}" for at in range(40)], True),
+        ([f"{at % 3 + 1}" for at in range(20)], True),
+        ([f"{at % 3 + 1}" for at in range(19)], False),
         ([f"{at % 3 + 1}.5" for at in range(40)], False),
         ([f"{at}" for at in range(40)], False),
     ],
@@ -355,3 +358,11 @@ def test_a_run_cut_short_resumes_with_hashes_and_kinds_to_the_byte() -> None:
     whole.write_text("".join(["zip,device,code,y\n", *lines]))
     assert command("train", whole, "-m", "b.npz", *said, "--resume").code == 0
     assert Path("a.npz").read_bytes() == Path("b.npz").read_bytes()
+
+
+@pytest.mark.parametrize(("values", "told"), [(1, True), (2, True), (10, True), (11, False)])
+def test_classification_is_suggested_for_few_whole_numbers(values: int, told: bool) -> None:
+    said: list[str] = []
+    seen = ColumnSample([str(k % values) for k in range(40)], None)
+    suggest_classification(Column("y", "number", "target"), seen, said.append)
+    assert bool(said) == told

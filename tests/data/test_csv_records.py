@@ -20,6 +20,7 @@ from kbnn.data.csv_records import (
     is_closed,
     make_line_finder,
     max_field_count,
+    missing_column_error,
 )
 from kbnn.data.formats import split_fields
 
@@ -145,3 +146,14 @@ def test_open_quotes_are_noticed(data: bytes, closed: bool) -> None:
 )
 def test_fields_of_one_record(record: bytes, fields: list[bytes]) -> None:
     assert split_fields(record, ",") == fields
+
+
+def test_few_existing_columns_are_named() -> None:
+    assert str(missing_column_error("x", list("abcd"))) == "no column 'x' (available: a, b, c, d)"
+    assert (
+        str(missing_column_error("x", list("abcde")))
+        == "no column 'x' (available: a, b, c, d, ...)"
+    )
+    assert (
+        str(missing_column_error("hat", ["heat", "y"])) == "no column 'hat' (did you mean 'heat'?)"
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,11 @@ from kbnn.core import kernel
 from kbnn.data import csv_format
 from kbnn.data.chunk import ReadHints
 from kbnn.data.csv_format import CsvReader, count_lines, parse_decimals
-from kbnn.errors import DataError
+from kbnn.data.number_format import report_ambiguous_points
+from kbnn.data.read_options import ReadOptions
+from kbnn.errors import DataError, UsageError
+from kbnn.workflows.options import check_columns
+from tests.bench.data import schema
 
 built = pytest.mark.skipif(
     "not built" in kernel.describe_engine(), reason="the kernel was not built"
@@ -198,3 +204,24 @@ def test_both_readings_agree_on_ten_thousand_texts(monkeypatch: pytest.MonkeyPat
     plain = compared(10_000, 2, monkeypatch)
     print(f"{plain} texts of plain decimals, {10_000 - plain} left to others")
     assert 2_000 < plain < 8_000
+
+
+@pytest.mark.parametrize(
+    ("known", "stated", "fits"),
+    [("", ".", True), ("", ",", False), (",", ",", True), (",", ".", False), (",", "", True)],
+)
+def test_the_decimal_mark_of_a_model_may_be_given_again(
+    known: str, stated: str, fits: bool
+) -> None:
+    schema_ = replace(schema(1), decimal=known)
+    with nullcontext() if fits else pytest.raises(UsageError, match="--decimal"):
+        check_columns("m.npz", ReadOptions(decimal=stated), schema_)
+
+
+@pytest.mark.parametrize(("rows", "last", "told"), [(20, 0, True), (20, 1, False), (19, 0, False)])
+def test_points_before_three_digits_are_ambiguous(rows: int, last: int, told: bool) -> None:
+    """Where there are many of them, and zeros at the end, which decimals would not have."""
+    values = [f"{1 + at}.25{last if at == 3 else 1 + at % 9}" for at in range(rows)]
+    said: list[str] = []
+    report_ambiguous_points("a", values, said.append)
+    assert any("--thousands . if it is" in text for text in said) == told

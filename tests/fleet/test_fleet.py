@@ -7,6 +7,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,16 @@ from kbnn.core.layout import layout_of
 from kbnn.core.state import COUNT, init
 from kbnn.data.batch import Rows
 from kbnn.fleet.fleet import Fleet
-from kbnn.fleet.key_index import read_keys
+from kbnn.fleet.key_index import KeyScores, read_keys
 from kbnn.fleet.pooling import (
     BIASES_AND_WEIGHTS,
+    KEY_DISCOUNT,
     KEY_NOISE_SHARE,
     MIN_LEVEL_SHARE,
     REFIT_ROWS,
     SHIFT_SHRINKAGE,
     BetweenKeyVariance,
+    create_pooled_model,
     measure_shift,
 )
 from kbnn.fleet.store import (
@@ -40,9 +43,13 @@ from kbnn.fleet.store import (
 )
 from kbnn.model import file as modelfile
 from kbnn.model.file import load_bytes
+from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
+from kbnn.model.settings import Settings
+from tests.bench.data import block, schema
 from tests.commands import Ran, kbnn, program
 from tests.fleets import made, write
+from tests.judging import number_task, numbers
 
 LATER = """
 from kbnn.metrics.figures import Metric
@@ -537,3 +544,37 @@ def test_a_full_disk_is_one_sentence_and_the_fleet_stays_as_it_was(here: Path) -
     assert models() == before
     trained(sources="more.csv")
     assert told("inspect", "fleet")["rows"] == 480 + 1200
+
+
+def test_a_new_key_starts_with_the_networks_of_the_pooled_model() -> None:
+    settings = Settings(hidden=(4,), rehearse=0, kind="regression")
+    common = OnlineModel(replace(settings, ensemble=3), schema(2))
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((80, 2))
+    common.learn(block(x, x[:, :1]))
+    key = create_pooled_model(settings, common, BetweenKeyVariance())
+    assert len(key.learner_state.members) == len(key.learner_state.pool.weight) == 3
+    key.learn(block(x[:5], x[:5, :1]))
+    assert np.isfinite(key.predict(block(x[:2], x[:2, :1])).mean).all()
+
+
+def test_earlier_keys_are_discounted_in_the_variance_between_keys() -> None:
+    widths, one = BetweenKeyVariance(), np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, np.nan])
+    for _ in range(3):
+        widths.add_shift(one)
+    counted = 1.0 + KEY_DISCOUNT + KEY_DISCOUNT**2
+    assert widths.squared_shifts[0, 0] == widths.information_gains[0, 0] == pytest.approx(counted)
+    assert widths.keys == 0.0  # none of them had a noise of its own
+
+
+def test_keys_are_ranked_by_the_weighted_loss_of_their_rows() -> None:
+    y, said = np.array([[1.0], [3.0], [2.0], [9.0]]), np.zeros(4)
+    weight = np.array([3.0, 1.0, 1.0, 0.5])
+    scores = KeyScores(number_task())
+    rows = Rows(np.zeros((4, 1)), y, np.arange(1, 5), weight=weight)
+    scores.add(["b", "b", "a", "c"], rows, numbers(said, np.ones(4)))
+    found = [(one["key"], one["rows"], one["loss"]) for one in scores.rank_keys()]
+    assert found == [("b", 2, pytest.approx(np.sqrt(3.0))), ("a", 1, 2.0), ("c", 1, 9.0)]
+    told = scores.to_json()
+    assert told["count"] == 3
+    assert [told[which]["key"] for which in ("best", "median", "worst")] == ["b", "a", "c"]

@@ -10,10 +10,10 @@ from kbnn.core import kernel as kernel_module
 from kbnn.core.constants import LARGEST_TERM
 from kbnn.metrics.class_metrics import confidence_bin_index
 from kbnn.metrics.figures import check_stored_count
-from kbnn.metrics.numeric_metrics import ConstantBaseline
+from kbnn.metrics.numeric_metrics import ConstantBaseline, NumericScore
 from kbnn.metrics.samples import FeatureHistograms, PrioritySample, StreamSummaries, hash_row_order
-from kbnn.metrics.scorecard import Scorecard
-from tests.judging import number_card, numbers
+from kbnn.metrics.scorecard import FIRST_POINT_ROWS, LearningCurve, Scorecard
+from tests.judging import judged, number_card, numbers
 
 NAN = np.nan
 
@@ -219,3 +219,16 @@ def test_what_a_file_has_for_a_count_is_a_whole_number_that_a_float_tells_apart(
     assert check_stored_count(2**53 - 1) == 2**53 - 1
     with pytest.raises(ValueError, match="expected a count"):
         check_stored_count(value)
+
+
+def test_points_of_the_learning_curve_have_the_loss_since_the_last_point() -> None:
+    curve, score = LearningCurve(1), NumericScore()
+    for error in (8.0, 2.0):
+        for piece in curve.split_at_points(FIRST_POINT_ROWS):
+            n = piece.stop - piece.start
+            score.add(judged(np.full(n, error), np.zeros(n), np.ones(n)))
+            curve.advance_rows(n, [score])
+    first, second = curve.points[0]
+    assert (first.loss, first.since_loss) == (8.0, 8.0)
+    assert second.since_loss == 2.0
+    assert second.loss == pytest.approx(np.sqrt((64.0 + 4.0) / 2.0))

@@ -10,6 +10,7 @@ from kbnn.metrics.class_metrics import ScoredClassBatch as Labelled
 from kbnn.metrics.numeric_metrics import NumericScore
 from kbnn.metrics.verdicts import (
     MIN_VERDICT_ROWS,
+    choose_headline,
     describe_bias,
     describe_coverage,
     describe_spread,
@@ -250,3 +251,21 @@ def test_a_bias_of_more_than_half_the_rmse_is_more_than_slight_on_either_side(
 ) -> None:
     _, text = describe_bias(side * bias, 1.0, 10_000)
     assert text.endswith(f" % of the RMSE: {word}.")
+
+
+@pytest.mark.parametrize(
+    ("severity", "level"), [(-3, "poor"), (-2, "poor"), (-1, "good"), (1, "good"), (2, "fair")]
+)
+def test_the_verdict_depends_on_how_far_intervals_are_off(severity: int, level: str) -> None:
+    assert choose_headline(True, severity, 0, False)[0] == level
+
+
+@pytest.mark.parametrize(
+    ("rows", "errors", "told"), [(150, 3.3, True), (20, 3.3, False), (20, 4.3, True)]
+)
+def test_bias_is_reported_if_it_is_large_for_the_number_of_rows(
+    rows: int, errors: float, told: bool
+) -> None:
+    """`errors` is the bias in standard errors, of an RMSE of 1."""
+    bias = errors / np.sqrt(rows + errors**2)
+    assert describe_bias(float(bias), 1.0, rows)[0] == told

@@ -19,10 +19,10 @@ from kbnn.model.anomaly import (
     count_bytes,
     init_detector,
     measure_surprise,
-    score_labels,
     update_detector,
 )
 from kbnn.model.anomaly_reference import DetectorState
+from kbnn.targets.prediction import score_labels
 
 
 def detect(
@@ -165,6 +165,30 @@ def test_history_forgets_an_earlier_scale() -> None:
     state, _ = detect(noise, noise, history=512)
     held = state.history[anomaly_reference.VALUE]
     assert np.mean(np.abs(held) > 5.0) < 0.025  # 0.062 of all rows
+
+
+@pytest.mark.skipif(not kernel.is_compiled(), reason="the kernel is not built")
+@pytest.mark.parametrize("rate", [1e-3, 1e-4])
+def test_rate_recovers_within_2000_rows_of_a_lasting_change(rate: float) -> None:
+    alerts = 0
+    for seed in range(20):
+        value = np.random.default_rng(seed).standard_t(3, 24_000)
+        noise = value.copy()  # the model has adapted its error bars
+        value[12_000:] *= 3.0
+        found = detect(value, noise, rate)[1]
+        alerts += sum(a.row >= 14_000 for a in opened(found))
+    asked = 20 * 10_000 * rate
+    assert alerts <= asked + 2.0 * math.sqrt(asked)
+
+
+@pytest.mark.skipif(not kernel.is_compiled(), reason="the kernel is not built")
+def test_periods_of_the_stream_are_sampled_evenly() -> None:
+    rows = np.arange(30_000)
+    for period in (2, 16, 24, 96):
+        value = (rows % period).astype(float)
+        state, _ = detect(value, np.zeros(30_000))
+        share = np.mean(state.history[anomaly_reference.VALUE] < period // 2)
+        assert share == pytest.approx(0.5, abs=0.02)
 
 
 def find_kind(value: FloatArray, noise: FloatArray, row: int, within: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,32 @@ def test_a_race_that_cannot_be_is_damage(place: tuple[Any, ...], value: object) 
     at[place[-1]] = value
     with pytest.raises(ModelError):
         from_state(header, arrays)
+
+
+@pytest.mark.parametrize(("seen", "left"), [(480, 1.0), (512, 0.5), (1024, 0.5), (1056, 1.0)])
+def test_evidence_is_halved_when_rows_have_doubled(seen: int, left: float) -> None:
+    candidate = OnlineModel(Settings(), schema(1)).candidates[0]
+    two = (replace(candidate, evidence=30.0), replace(candidate, evidence=-8.0))
+    aged = candidates._discount_evidence(two, seen)
+    assert [one.evidence for one in aged] == [30.0 * left, -8.0 * left]
+    assert (
+        candidates._discount_evidence(two[:1], seen)[0].evidence == 30.0
+    )  # alone there is nothing to compare
+
+
+def test_one_of_two_target_types_remains_after_row_480() -> None:
+    candidate = OnlineModel(Settings(kind="regression"), schema(1)).candidates[0]
+    counting = replace(
+        candidate.learner, settings=replace(candidate.learner.settings, kind="count")
+    )
+
+    def left(seen: int) -> list[float]:
+        learned = candidate.learned._replace(seen=seen)
+        two = (
+            replace(candidate, learned=learned, evidence=3.0),
+            replace(candidate, learned=learned, learner=counting, evidence=1.0),
+        )
+        return [one.evidence for one in candidates._eliminate_candidates(two)]
+
+    assert left(448) == [3.0, 1.0]
+    assert left(480) == [3.0]

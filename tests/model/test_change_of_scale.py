@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from kbnn.array_types import FloatArray
+from kbnn.core.constants import RECENT_ROWS
 from kbnn.core.layout import layout_of
 from kbnn.data.batch import Rows, slice_rows
 from kbnn.model import scaler
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
-from tests.bench.data import schema
+from tests.bench.data import block, schema
 from tests.modelling import network
 
 
@@ -91,3 +92,37 @@ def test_a_large_change_keeps_a_twentieth_and_learns_the_last_rows_once_more(sid
     new, scale = scaler.get_scale(model.learner_state.columns)
     seen = new[1:] + scale[1:] * network(model).input_mean  # and one row at the center before
     assert seen == pytest.approx((center + np.sum(rows.x[:at], axis=0)) / (at + 1), rel=1e-9)
+
+
+@pytest.mark.parametrize(("rehearse", "changes"), [("auto", 1), (8, 1), (0, 0)])
+def test_without_replay_an_early_scale_may_be_a_little_off(
+    rehearse: str | int, changes: int
+) -> None:
+    """After 32 rows the scale is set, after 64 it is 7 % off."""
+    at = np.arange(100)
+    x = np.where(at < 32, 1.0, 1.134) * np.where(at % 2, 1.0, -1.0)
+    model = OnlineModel(Settings(rehearse=rehearse, kind="regression"), schema(1))
+    model.learn(block(x[:, None], np.where(at // 2 % 2, 1.0, -1.0)[:, None]))
+    assert model.learner_state.changes == changes
+
+
+@pytest.mark.parametrize(
+    ("rows", "closely", "moves"), [(64, True, True), (64, False, False), (4096, True, False)]
+)
+def test_early_scales_have_half_the_tolerance(rows: int, closely: bool, moves: bool) -> None:
+    columns = scaler.blank_columns(1)
+    spread = 1.0 + 0.7 * scaler._SCALE_TOLERANCE
+    columns[0, [scaler.COUNT, scaler.SCALE]] = rows, 1.0
+    columns[0, scaler.SQUARES] = rows * spread**2
+    after = scaler.refit_scale(columns, np.zeros(1), closely)
+    assert after[0, scaler.SCALE] == pytest.approx(spread if moves else 1.0)
+
+
+def test_an_outgrown_scale_keeps_only_the_last_rows() -> None:
+    columns = scaler.blank_columns(1)
+    columns[0, [scaler.COUNT, scaler.SCALE, scaler.SQUARES]] = 5000.0, 2.0, 5000.0 * 4.0
+    columns[0, [scaler.RECENT, scaler.RECENT_SQUARE]] = 10.0, 109.0
+    after = scaler.refit_scale(columns, np.zeros(1))
+    assert after[0, scaler.COUNT] == RECENT_ROWS
+    assert after[0, scaler.CENTER] == pytest.approx(2.0 * 10.0)
+    assert after[0, scaler.SCALE] == pytest.approx(2.0 * np.sqrt(109.0 - 100.0))

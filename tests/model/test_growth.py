@@ -10,6 +10,7 @@ import pytest
 from kbnn import Config, init, learn
 from kbnn.array_types import FloatArray
 from kbnn.core.config import Covariance
+from kbnn.core.input_moments import leading_directions
 from kbnn.core.layout import layout_of, unpack_triangle
 from kbnn.core.state import ARRAYS
 from kbnn.model.rescale import grow_state
@@ -124,3 +125,13 @@ def test_every_array_has_the_shape_of_a_network_that_began_so(
     other = init(replace(config, inputs=config.inputs + 2, outputs=outputs))
     for name in ARRAYS:
         assert getattr(grown, name).shape == getattr(other, name).shape, name
+
+
+def test_a_new_input_of_a_wide_network_is_not_projected() -> None:
+    z = np.random.default_rng(0).standard_normal((60, 12))
+    config = Config(inputs=12, hidden=(4,), covariance="wide", directions=3)
+    state = init(config, directions=leading_directions(z, 3))
+    more = grow_state(state, 14, 1)
+    assert np.array_equal(more.view[:12], state.view)
+    assert np.all(more.view[12:, 0] == 1.0)  # its gain
+    assert np.all(more.view[12:, 1:] == 0.0)  # no shift, and part of no direction

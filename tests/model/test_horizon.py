@@ -15,7 +15,9 @@ import kbnn
 from kbnn.core import kernel
 from kbnn.core.state import State
 from kbnn.data.batch import Rows, concat_rows, slice_rows
+from kbnn.data.lags import History
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
+from kbnn.model import recursive_forecast
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import (
     HorizonPath,
@@ -252,3 +254,12 @@ def test_evaluate_judges_every_step(tmp_path: Path) -> None:
     assert rest[8].startswith("score: ")
     ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "999", "-q")
     assert "--horizon 999 needs 999 rows or more, but there are 70" in ran.err
+
+
+def test_paths_may_leave_the_range_seen_by_a_quarter() -> None:
+    history = History(1, 1)
+    history.low[0], history.high[0] = 10.0, 30.0
+    low, high = recursive_forecast._compute_path_range([history])
+    reach = 20.0 * recursive_forecast.RANGE_MARGIN_SHARE
+    assert reach > 0.0
+    assert (low[0], high[0]) == (10.0 - reach, 30.0 + reach)

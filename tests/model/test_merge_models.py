@@ -10,7 +10,11 @@ import pytest
 
 import kbnn as library
 from kbnn.model import file as modelfile
+from kbnn.model import merge, scaler
 from kbnn.model.merge import merge_models
+from kbnn.model.model import OnlineModel
+from kbnn.model.settings import Settings
+from tests.bench.data import block, schema
 from tests.commands import kbnn
 
 
@@ -88,3 +92,60 @@ def test_what_is_refused_is_one_sentence(here: Path) -> None:
     assert "-o b.npz: is there already (--force replaces it)" in done.err
     assert "would write over the model a.npz" in kbnn("join", "a.npz", "b.npz", "-o", "a.npz").err
     assert (here / "b.npz").read_bytes() == there
+
+
+def test_merged_scale_statistics_are_those_of_all_rows() -> None:
+    raw = np.random.default_rng(1).normal([5.0, -2.0], [1.0, 30.0], (300, 2))
+    raw[200:] += [3.0, 100.0]
+    parts = [scaler.fit_scaler(part) for part in (raw[:200], raw[200:])]
+    for part, rows in zip(parts, (raw[:200], raw[200:]), strict=True):
+        part[:, scaler.MEAN] = rows.mean(axis=0)
+        part[:, scaler.SQUARES] = len(rows) * rows.var(axis=0)
+    whole = merge._merge_columns(parts, np.zeros(2))
+    assert whole[:, scaler.COUNT] == pytest.approx([300.0, 300.0])
+    assert whole[:, scaler.CENTER] == pytest.approx(raw.mean(axis=0))
+    assert whole[:, scaler.SCALE] == pytest.approx(raw.std(axis=0))
+
+
+def test_the_better_part_has_more_weight_and_row_numbers_continue() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((300, 1))
+    models = []
+    for noise in (0.1, 2.0):
+        model = OnlineModel(Settings(hidden=(4,), kind="regression"), schema(1))
+        model.learn(block(x, np.sin(x[:, 0]) + noise * rng.standard_normal(300)))
+        models.append(model)
+    good, bad = merge._merge_weights(models).weight
+    assert good + bad == pytest.approx(1.0)
+    assert bad < 0.05
+    kept = merge._merge_buffers(models, [model.learner_state.buffer.rows() for model in models])
+    numbers = kept.rows().number
+    assert np.all(np.diff(numbers) > 0.0)
+    assert numbers[-1] == 600.0
+
+
+def test_merged_statistics_of_weighted_rows_are_those_of_all_rows() -> None:
+    rng = np.random.default_rng(1)
+    near, far = rng.normal(0.0, 1.0, (90, 1)), rng.normal(50.0, 2.0, (60, 1))
+    together = merge._merge_columns([scaler.fit_scaler(near), scaler.fit_scaler(far)], np.zeros(1))
+    every = np.concatenate((near, far))
+    assert together[0, scaler.COUNT] == 150
+    assert together[0, scaler.CENTER] == pytest.approx(every.mean())
+    assert together[0, scaler.SCALE] == pytest.approx(every.std())
+
+
+def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> OnlineModel:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, 2))
+    y = np.column_stack([(10.0**k) * (x[:, 0] + 0.1 * x[:, 1]) for k in range(targets)])
+    made = OnlineModel(Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets))
+    made.learn(block(x, y))
+    return made
+
+
+def test_rows_of_parts_are_numbered_one_part_after_another() -> None:
+    models = [learned(60), learned(50, seed=1)]
+    kept = merge._merge_buffers(
+        models, [model.learner_state.buffer.rows() for model in models]
+    ).rows()
+    assert kept.number.tolist() == list(range(1, 111))

@@ -12,9 +12,11 @@ from kbnn.data.batch import Anomalies, concat_rows, join_anomalies, slice_rows
 from kbnn.data.dataset import open_stream
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import file as modelfile
-from kbnn.model.anomaly import AlertRate, parse_alert_rate, set_alert_rate
+from kbnn.model.anomaly import set_alert_rate, unpack_monitor
+from kbnn.model.anomaly_reference import SCALAR
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import from_state, to_state
+from kbnn.model.settings import AlertRate, parse_alert_rate
 from kbnn.workflows.options import build_train_options
 from kbnn.workflows.training import create_model
 
@@ -165,6 +167,46 @@ def test_a_damaged_detector_is_refused(name: str, index: Any, value: float) -> N
     arrays[f"detector0/{name}"][index] = value
     with pytest.raises(ModelError, match="detector"):
         from_state(header, arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("watch/counts", np.array([64.0, 64.0])),
+        ("watch/counts", np.array([1.5, 64.0])),
+        ("watch/counts", np.array([3.0, 65.0])),
+        ("watch/mean", np.array([np.nan])),
+        ("watch/cov", np.array([[-1.0]])),
+        ("watch/cov", np.zeros((2, 2))),
+        ("detector1/counts", np.full((6, 2), -1.0)),
+    ],
+)
+def test_damaged_watched_inputs_are_refused(name: str, value: Any) -> None:
+    model, rows = open_model(make_stream("regression", 300), target="y", layers=5, seed=1)
+    set_alert_rate(model, watch=("all",))
+    model.learn_batch(rows)
+    header, arrays = to_state(model)
+    assert from_state(header, arrays).monitor.inputs.columns == ("x",)  # type: ignore[union-attr]
+    with pytest.raises(ModelError, match=r"watched inputs|detector"):
+        from_state(header, {**arrays, name: value})
+
+
+def test_detectors_without_the_test_for_a_lasting_change_still_open() -> None:
+    """Model files and fleets written before it have fewer scalars."""
+    model, _ = learn_all(make_stream("regression", 300), target="y", layers=5, seed=1)
+    header, arrays = to_state(model)
+    old = arrays["detector0/scalars"][: SCALAR.changes]
+    monitor = from_state(header, {**arrays, "detector0/scalars": old}).monitor
+    assert model.monitor is not None
+    assert monitor is not None
+    state = monitor.detectors[0]
+    np.testing.assert_array_equal(state.scalars, [*old[:17], 0.0, *old[18:], *[0.0] * 6])
+    *parts, _ = model.monitor.detectors[0]
+    content = b"".join(part.tobytes() for part in (*parts, old))
+    for part, other in zip(unpack_monitor(content, model.monitor).detectors[0], state, strict=True):
+        np.testing.assert_array_equal(part, other)
+    with pytest.raises(ValueError, match="detector"):
+        unpack_monitor(content[:-8], model.monitor)
 
 
 def test_a_rate_per_period_needs_a_clock() -> None:

@@ -9,20 +9,23 @@ import pytest
 
 from kbnn.core import reference
 from kbnn.core.config import Config, Covariance
+from kbnn.core.input_moments import leading_directions
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, COUNT, State, init
-from kbnn.model import replay
+from kbnn.data.batch import slice_rows
+from kbnn.model import learner, replay
+from kbnn.model.learner import LearnEvents, _select_replayable_rows
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import (
     MAX_BURST_ROWS,
     MAX_REPLAY_INTERVAL_ROWS,
     REPLAY_END_ROWS,
     REPLAY_INTERVAL_ROWS,
-    REPLAY_ROWS,
+    BufferedRows,
     ReplayState,
 )
-from kbnn.model.settings import Settings
+from kbnn.model.settings import REPLAY_ROWS, Settings
 from tests.bench.data import FloatArray, block, schema, trained
 from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
 
@@ -362,3 +365,86 @@ def test_an_alarm_among_the_first_rows_does_not_end_rehearsal() -> None:
     now = model.learner_state.replay_state
     assert (now.since, now.alarm) == (0, 0)
     assert now.rows > 4 * len(y)
+
+
+def test_replayed_information_is_removed_from_loose_weights() -> None:
+    z = np.random.default_rng(0).standard_normal((60, 12))
+    config = Config(inputs=12, hidden=(4,), covariance="wide", directions=3)
+    state = init(config, directions=leading_directions(z, 3))
+    layout = layout_of(config)
+    assert len(layout.loose_positions)
+    prior = state.prior_var[layout.loose_positions]
+    narrow = layout.pack_blocks(layout.unpack_blocks(state.cov), prior / 5.0)
+    counts = state.counts.copy()
+    counts[COUNT.rows], counts[COUNT.rehearsed] = 10, 30
+    back = replay.remove_replayed_information(state._replace(cov=narrow, counts=counts))
+    # 1/P = 5/P0 from 40 rows of which 10 were new: 1/P0 + (4/P0)/4.
+    assert layout.loose_var(back.cov) == pytest.approx(prior / 2.0)
+
+
+def test_fewer_rows_are_replayed_after_an_alarm() -> None:
+    calm, alarmed = ReplayState(), ReplayState(since=1000)
+    assert replay.add_to_backlog(calm, 32, 8).backlog == 32 * 8
+    assert replay.add_to_backlog(alarmed, 1032, 8).backlog == 32 * replay.ALARM_REPLAY_RATIO
+    assert replay.add_to_backlog(alarmed, 1032, 1).backlog == 32
+
+
+def test_outliers_and_rows_without_target_are_not_replayed() -> None:
+    y = np.array([[1.0], [np.nan], [2.0], [3.0]])
+    trust = np.array([0.9, 1.0, 0.4, 0.5])
+    kept = BufferedRows(np.zeros((4, 1)), np.zeros((4, 0)), y, np.ones(4), np.arange(4.0), trust)
+    assert _select_replayable_rows(kept).tolist() == [0, 3]
+
+
+@pytest.mark.parametrize(("rows", "noted"), [(60, False), (200, True)])
+def test_alarms_among_the_first_rows_do_not_restart_replay(
+    rows: int, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(4).standard_normal((rows + 1, 1))
+    model = OnlineModel(Settings(hidden=(4,), kind="regression"), schema(1))
+    taken = block(x, np.sin(x[:, 0]))
+    model.learn(slice_rows(taken, 0, rows))
+    monkeypatch.setattr(learner, "events_of", lambda said, first: LearnEvents([first]))
+    model.learn(slice_rows(taken, rows, rows + 1))
+    assert model.learner_state.replay_state.alarm == (rows + 1 if noted else 0)
+
+
+def turning_rows(count: int, turns: float) -> tuple[FloatArray, FloatArray]:
+    """Return two inputs, and the side of a line through 0 that turns steadily after row 400."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((count, 2))
+    angle = 2.0 * np.pi * turns * np.maximum(np.arange(count) - 400, 0) / count
+    return x, (x[:, 0] * np.cos(angle) + x[:, 1] * np.sin(angle) > 0.0).astype(float)
+
+
+@pytest.mark.parametrize("turns", [0.0, 0.6])
+def test_rows_that_a_gradual_change_has_outdated_are_dropped(turns: float) -> None:
+    x, y = turning_rows(1400, turns)
+    cuts = [block(x, y)], [block(x[:700], y[:700]), block(x[700:], y[700:], first=701)]
+    models = []
+    for cut in cuts:
+        model = OnlineModel(Settings(hidden=(10,), drift=False), schema(2, classes=2))
+        for part in cut:
+            model.learn(part)
+        models.append(model)
+    one, two = (len(model.learner_state.buffer) for model in models)
+    assert one == two
+    assert one == 1400 if turns == 0.0 else one < 800
+    assert not differences(*models)
+
+
+def test_an_ensemble_with_a_network_without_replay_keeps_its_rows() -> None:
+    x, y = turning_rows(1400, 0.6)
+    model = OnlineModel(Settings(drift=False), schema(2, classes=2))
+    model.learn(block(x, y))
+    assert {spec.replays for spec in model.learner_state.specs} == {False, True}
+    assert len(model.learner_state.buffer) == 1400
+
+
+@pytest.mark.parametrize(("gap", "outdated"), [(0.6, False), (0.8, True), (-0.8, False)])
+def test_rows_are_outdated_four_standard_errors_below(gap: float, outdated: bool) -> None:
+    newest = np.resize(
+        [-1.0, 1.0], 64
+    )  # the difference of means has the error sqrt(2 / 64) = 0.177
+    assert replay.are_outdated(newest - gap, newest) == outdated
+    assert not replay.are_outdated(np.full(64, -np.inf), newest)

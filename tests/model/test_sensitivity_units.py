@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 
 import kbnn
+from kbnn import Config, init
 from kbnn.array_types import FloatArray
+from kbnn.core.jacobian import Sensitivity, compute_sensitivity
+from kbnn.core.layout import layout_of
 from kbnn.data.batch import Rows
-from kbnn.model.diagnostics import SAMPLE_ROWS, compute_effects
+from kbnn.model.diagnostics import SAMPLE_ROWS, _build_effects, compute_effects
 from kbnn.model.model import OnlineModel
 from kbnn.model.scaler import CENTER
 from tests.commands import kbnn as run
@@ -213,3 +216,15 @@ def test_center_and_scale_of_a_positive_target_are_in_its_units(tmp_path: Path) 
     assert 0.3 * np.std(y) < shown["scale"] < 2.0 * np.std(y)
     assert got["sensitivity_unit"] == {"y": "units of y"}
     assert "change in units of y per unit" in run("inspect", path).out
+
+
+def test_variances_of_a_difference_of_outputs_add_up() -> None:
+    config = Config(inputs=1, hidden=(), outputs=2, observation="categorical", covariance="full")
+    cov = np.diag([1.0, 9.0, 1.0, 16.0])
+    mean = np.array([0.0, 3.0, 0.0, 1.0])
+    state = init(config)._replace(mean=mean, cov=layout_of(config).pack_blocks([cov]))
+    found = compute_sensitivity(state, np.zeros((1, 1)), np.array([[[1.0, -1.0]]]))
+    one = Sensitivity(*(part[0] for part in found))
+    (effect,) = _build_effects(one, np.zeros(1), np.array([2.0]), 1.0, ["a"])
+    assert (effect.slope, effect.slope_sd) == pytest.approx((1.0, 2.5))
+    assert (effect.effect, effect.effect_sd, effect.size) == pytest.approx((2.0, 5.0, 2.0))

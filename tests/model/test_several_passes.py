@@ -163,3 +163,11 @@ def test_nothing_else_is_narrowed_by_rows_that_were_learned_before(
     assert np.all(model.learner_state.calibration[:, calibration.MEAN_SCALE_FACTOR] == 1.0) == (
         not narrows
     )
+
+
+def test_scale_calibration_ignores_rows_of_later_passes() -> None:
+    known = calibration.init_calibration(2)
+    known[:, [calibration.SCALE_FACTOR, calibration.MEAN_SCALE_FACTOR]] = 1.7
+    again = calibration.reset_scale_and_gains(known)
+    assert np.all(again[:, [calibration.SCALE_FACTOR, calibration.MEAN_SCALE_FACTOR]] == 1.0)
+    assert np.array_equal(known[:, calibration.SCALE_FACTOR], [1.7, 1.7])  # the given ones stay

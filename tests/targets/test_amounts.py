@@ -22,11 +22,13 @@ from kbnn.core.constants import PRESENCE_RATE, PROBIT_VAR
 from kbnn.core.likelihoods import presence_probability
 from kbnn.core.reference import Records
 from kbnn.core.state import init
+from kbnn.data.schema import Column, Schema
 from kbnn.distributions.calibration import FIRST_MEAN, MEAN_SCALE_FACTOR
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.distributions.predictive import PARAM, PARAM_COUNT
 from kbnn.distributions.transformed_normal import Hurdle
+from kbnn.metrics.sections import list_effect_quantities
 from kbnn.model.learner import _select_replayable_rows
 from kbnn.model.model import OnlineModel
 from kbnn.model.replay import BufferedRows
@@ -69,6 +71,9 @@ class Exact:
     def below(self, z: float) -> float:
         amounts = (1.0 - self.share) * self.near.cdf(z) + self.share * self.far.cdf(z)
         return float(self.none + (1.0 - self.none) * amounts)
+
+    def above(self, z: float) -> float:
+        return float((1.0 - self.share) * self.near.sf(z) + self.share * self.far.sf(z))
 
     def density(self, z: float) -> float:
         amounts = (1.0 - self.share) * self.near.pdf(z) + self.share * self.far.pdf(z)
@@ -116,6 +121,8 @@ def test_an_amount_is_judged_as_integration_would(
         else:
             assert exact.below(exact.linked(found)) == pytest.approx(level, rel=1e-9)
     assert Hurdle(rows).cdf(np.array([-1.0]))[0] == 0.0
+    z = exact.linked(float(read_distribution(rows).quantile(1.0 - 2.0**-45)[0]))
+    assert 2.0**45 * (1.0 - none) * exact.above(z) == pytest.approx(1.0, rel=1e-5)
 
 
 def test_the_score_of_an_amount_is_the_normal_quantile_of_what_is_below() -> None:
@@ -469,3 +476,14 @@ def test_amounts_in_python() -> None:
     for at in range(80):
         stream.learn_one({"a": x[at, 0], "b": x[at, 1], "c": x[at, 2]}, y[at])
     assert stream.task == "amount"
+
+
+def test_effects_on_both_outputs_of_amounts_have_names() -> None:
+    known = Schema([Column(name, "number", "target") for name in ("rain", "snow")], "amount")
+    task = make_target_type(known, Settings(kind="amount"))
+    assert [(made.name, made.unit, made.target) for made in list_effect_quantities(task, 4)] == [
+        ("rain", "units of rain", 0),
+        ("snow", "units of snow", 1),
+        ("rain > 0", "probability", None),
+        ("snow > 0", "probability", None),
+    ]

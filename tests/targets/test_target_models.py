@@ -607,3 +607,14 @@ def test_a_row_against_a_kind_that_may_still_come_is_remembered() -> None:
     assert racing.notice_invalid_target(odd, "positive", ["y"], settled=False) is None
     assert settled.notice_invalid_target(fine, "positive", ["y"]) is None
     assert settled.notice_invalid_target(odd, "positive", ["y"]) == said
+
+
+def test_one_extreme_count_does_not_decide_the_first_bias() -> None:
+    task = make_target_type(schema(1), Settings(kind="count"))
+    usual = np.tile([2.0, 3.0, 4.0], 11)[:, None]
+    wild = usual.copy()
+    wild[5] = 1e9
+    plain, told = (task.initial_output_mean(y) for y in (usual, wild))
+    assert plain is not None
+    assert told is not None
+    assert abs(float(told[0] - plain[0])) < 1.5  # a mean of millions would be 25 away

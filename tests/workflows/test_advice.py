@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from rich.console import Console, RenderableType
 
 import kbnn
+from kbnn.core.config import Config
+from kbnn.core.state import State
+from kbnn.core.state import init as init_state
 from kbnn.data.batch import Rows
 from kbnn.data.dataset import open_stream
 from kbnn.fleet.key_index import KeyScores
@@ -19,10 +22,12 @@ from kbnn.model.diagnostics import Effect
 from kbnn.model.learner import LearnerState
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
-from kbnn.workflows import run_results
+from kbnn.wording import format_number
+from kbnn.workflows import model_report, run_results
 from kbnn.workflows.checkpoint import Position
-from kbnn.workflows.comparing import ValueChange, WeightChange
+from kbnn.workflows.comparing import ValueChange, WeightChange, diff_effects
 from kbnn.workflows.evaluating import Evaluation, EvaluationTiming
+from kbnn.workflows.inspecting import inspect_model
 from kbnn.workflows.options import build_train_options
 from kbnn.workflows.training import Training
 from kbnn_cli import display, result_screens
@@ -303,9 +308,27 @@ def test_every_pass_is_part_of_what_learning_will_take(
     with open_stream([str(path)]) as stream:
         said = [run_results.describe_cost(model, stream, passes) for passes in (1, 3)]
     assert said[0] is not None
-    assert said[0].startswith("1 columns: 10 ms a row to learn, about ")
+    assert said[0].startswith("1 column: 10 ms a row to learn, about ")
     minutes = [float(str(text).partition("about ")[2].split()[0]) for text in said]
     assert minutes[1] - minutes[0] == pytest.approx(2 * 400 / 60, abs=0.7)
+
+
+@pytest.mark.parametrize(("encoding", "inputs"), [("none", 3), ("piecewise", 3 + 3 * 8)])
+def test_the_cost_of_a_row_is_that_of_the_networks_with_their_bins(
+    encoding: Literal["none", "piecewise"], inputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths = []
+
+    def init(config: Config, **more: Any) -> State:
+        widths.append(config.inputs)
+        return init_state(config, **more)
+
+    monkeypatch.setattr(run_results, "init", init)
+    model = OnlineModel(Settings(hidden=(3,), kind="regression", encoding=encoding), schema(3))
+    seconds = run_results.measure_row_seconds(model)
+    assert seconds is not None
+    assert seconds > 0.0
+    assert widths == [inputs]
 
 
 def test_bins_of_one_row_in_two_hundred_are_drawn_and_rarer_ones_not() -> None:
@@ -341,3 +364,67 @@ def test_a_model_of_classes_has_no_intervals() -> None:
         model = kbnn.Model("y", layers=2)
         model.learn({"x": np.arange(80.0), "y": y})
         assert model._require_model().interval_mode == mode
+
+
+def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> OnlineModel:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, 2))
+    y = np.column_stack([(10.0**k) * (x[:, 0] + 0.1 * x[:, 1]) for k in range(targets)])
+    made = OnlineModel(Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets))
+    made.learn(block(x, y))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("alarms", "rows", "told"),
+    [(4, 1_000, False), (5, 1_000, True), (5, 10_000, True), (5, 10_001, False), (9, 18_000, True)],
+)
+def test_many_alarms_for_the_number_of_rows_are_reported(
+    alarms: int, rows: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = learned()
+    model.learner_state = model.learner_state._replace(seen=rows)
+    monkeypatch.setattr(LearnerState, "get_count", lambda *_: alarms)
+    [(_, verdict)] = run_results.judge_targets(model)
+    assert any(text.startswith("The stream changed") for text in verdict.sentences) == told
+
+
+def test_rows_are_shown_with_categories_by_name_and_without_clock_inputs() -> None:
+    town = ["Ulm", "Bern", "Graz", ""] * 15
+    hours = [f"2026-01-{1 + at // 24:02} {at % 24:02}:00" for at in range(60)]
+    columns = {"when": hours, "town": town, "heat": [at % 7 for at in range(60)]}
+    y = [0.25 * (at % 5) for at in range(60)]
+    model = kbnn.train(
+        {**columns, "y": y}, layers=3, lags="1", task="regression"
+    )._require_single_model()
+    assert model_report.list_shown_columns(model) == ["town", "heat", "y lag 1"]
+    sample = model.card.summaries.sample
+    rows = [model_report.format_row_cells(model, x) for x in sample.x]
+    for at, cells in zip(sample.row.astype(int) - 1, rows, strict=True):
+        past = "-" if at == 0 else format_number(y[at - 1])
+        assert cells == [town[at] or "-", format_number(float(at % 7)), past]
+
+
+@pytest.mark.parametrize(("networks", "told"), [(1, None), (2, "2 networks")])
+def test_ensembles_are_shown_from_two_networks_on(networks: int, told: str | None) -> None:
+    made = OnlineModel(Settings(hidden=(3,), ensemble=networks, kind="regression"), schema(1))
+    assert (
+        dict(inspect_model(made, "m", 0).identity_lines()).get("ensemble") == told
+    )  # before there is any
+    x = np.random.default_rng(0).standard_normal((60, 1))
+    made.learn(block(x, x))
+    assert dict(inspect_model(made, "m", 0).identity_lines()).get("ensemble") == told
+
+
+def test_effects_differ_if_their_sd_differs_or_one_model_lacks_them() -> None:
+    def effect(name: str, value: float, sd: float) -> Effect:
+        return Effect(name, value, sd, value, sd, 1.0)
+
+    one = [effect("a", 1.0, 0.3), effect("b", 2.0, 0.3), effect("old", 1.0, 0.1)]
+    two = [effect("a", 1.0, 0.4), effect("b", 2.0, 0.3), effect("new", 5.0, 0.1)]
+    found = {change.feature: change[1:] for change in diff_effects(one, two)}
+    assert found == {
+        "a": (1.0, 0.3, 1.0, 0.4, 0.0),
+        "old": (1.0, 0.1, None, None, None),
+        "new": (None, None, 5.0, 0.1, None),
+    }

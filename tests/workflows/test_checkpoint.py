@@ -13,7 +13,7 @@ import pytest
 
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
-from kbnn.workflows.checkpoint import Checkpoint
+from kbnn.workflows.checkpoint import Checkpoint, Position, format_sources
 from tests.modelling import small_state
 from tests.training_data import rows_of_numbers, state_of, train, write_csv
 
@@ -154,3 +154,14 @@ def test_a_kill_at_any_moment_leaves_the_last_checkpoint(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_a_hundred_kills(tmp_path: Path) -> None:
     kill_again_and_again(tmp_path, 100, seed=2)
+
+
+def test_a_pipe_is_never_the_same_source_again() -> None:
+    for source, same in (("a.csv", True), ("-", False)):
+        run = Position((source,))
+        assert run.reads_same_rows(Position((source,))) == same
+
+
+def test_few_sources_are_named() -> None:
+    assert format_sources(("a", "b", "c")) == "a b c"
+    assert format_sources(("a", "b", "c", "d")) == "a and 3 others"

@@ -16,8 +16,8 @@ enum {
 };
 enum {
     SEED, HAS_VALUE, ROW, LAST_VALUE, BETS, BETS_START, FLAT, FLAT_RUN, MISSING, MISSING_RUN,
-    WINDOW_COUNTS, QUIET_ROWS = WINDOW_COUNTS + KB_WINDOWS, IS_OPEN, KIND, START, LAST_EXCEEDANCE,
-    PEAK, UNUSUAL_VALUES
+    WINDOW_COUNTS, QUIET_ROWS = WINDOW_COUNTS + KB_WINDOWS, IS_OPEN, KIND, START, UNUSUAL_SUM,
+    PEAK, UNUSUAL_VALUES, CHANGES
 };
 enum { SEASON_DAYS = 7, RING = SEASON_DAYS + 1 };
 
@@ -29,8 +29,8 @@ static const int WINDOW_LENGTHS[KB_WINDOWS] = {50, 50, 20, 30};
 
 typedef struct {
     double scores[KB_COMPONENTS];
-    double row_nats, bet;
-    int is_low, is_unusual;
+    double row_nats, bet, unusual;
+    int is_low;
 } row_view;
 
 typedef struct {
@@ -44,9 +44,11 @@ typedef struct {
 
 /* Randomness */
 
+#define GOLDEN_RATIO UINT64_C(0x9E3779B97F4A7C15) /* its fraction times 2^64 */
+
 static uint64_t mix_bits(uint64_t x)
 {
-    x += UINT64_C(0x9E3779B97F4A7C15);
+    x += GOLDEN_RATIO;
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
     return x ^ (x >> 31);
@@ -193,6 +195,38 @@ static void fit_tail(const kb_detector *d, int side)
             = fit_pareto(d, side, far > 1 ? far : 1, &unused, &unused, &unused);
 }
 
+/* Average how often values leave the middle of a full history; return whether that has changed. */
+static int has_changed(const kb_detector *d, int statistic, double x)
+{
+    const double *held = d->history + statistic * d->capacity;
+    double count = 0.0, theta = 1.0, outside = 0.0, *excess = d->scalars + CHANGES + statistic;
+    for (int side = FIRST_SIDE[statistic]; side < FIRST_SIDE[statistic + 1]; side++) {
+        const double *tail = d->tails + KB_SIDE_FIELDS * side;
+        int up = SIDE_SIGN[side] > 0.0;
+        int64_t below = count_below(held, d->capacity, SIDE_SIGN[side] * tail[THRESHOLD], up);
+        count += (double)(up ? d->capacity - below : below);
+        theta = tail[EXTREMAL_INDEX] < theta ? tail[EXTREMAL_INDEX] : theta;
+        if (SIDE_SIGN[side] * x > tail[THRESHOLD])
+            outside = 1.0;
+    }
+    double p = (count + 1.0) / ((double)d->capacity + 2.0);
+    *excess += (outside - p - *excess) / d->k->change_rows;
+    return fabs(*excess)
+           > d->k->change_sd * sqrt(p * (1.0 - p) / (2.0 * d->k->change_rows * theta));
+}
+
+/* Thin out a history, so that the values after a lasting change replace those before it. */
+static int64_t restart_history(const kb_detector *d, int statistic, int64_t m)
+{
+    double *held = d->history + statistic * d->capacity;
+    int64_t kept = (int64_t)(d->k->change_share * (double)m);
+    for (int64_t i = 0; i < kept; i++)
+        held[i] = held[i * m / kept];
+    memset(held + kept, 0, (size_t)(m - kept) * sizeof *held);
+    d->scalars[CHANGES + statistic] = 0.0;
+    return kept;
+}
+
 static void add_to_history(const kb_detector *d, int statistic, double x)
 {
     double *held = d->history + statistic * d->capacity;
@@ -200,6 +234,8 @@ static void add_to_history(const kb_detector *d, int statistic, double x)
     int64_t seen = (int64_t)d->counts[2 * statistic + SEEN];
     for (int side = FIRST_SIDE[statistic]; side < FIRST_SIDE[statistic + 1]; side++)
         count_exceedance(d, side, x, m);
+    if (m == d->capacity && has_changed(d, statistic, x))
+        m = seen = restart_history(d, statistic, m);
     if (m < d->capacity) {
         int64_t at = count_below(held, m, x, 1);
         memmove(held + at + 1, held + at, (size_t)(m - at) * sizeof *held);
@@ -208,9 +244,11 @@ static void add_to_history(const kb_detector *d, int statistic, double x)
     } else {
         double life = (double)seen + 1.0;
         life = life < d->k->memory_rows ? life : d->k->memory_rows;
-        if (hash_uniform(d, seen, 10 + 2 * statistic) * life < (double)d->capacity) {
+        uint64_t turns = (uint64_t)seen * GOLDEN_RATIO + mix_bits((uint64_t)d->scalars[SEED] + (uint64_t)statistic);
+        double place = (double)(turns >> 11) * 0x1p-53 * life;
+        if (place < (double)m) {
             int64_t at = count_below(held, m, x, 1);
-            int64_t out = (int64_t)(hash_uniform(d, seen, 11 + 2 * statistic) * (double)m);
+            int64_t out = (int64_t)place;
             if (at > out) {
                 memmove(held + out, held + out + 1, (size_t)(at - 1 - out) * sizeof *held);
                 held[at - 1] = x;
@@ -447,15 +485,16 @@ static void follow_episode(const kb_detector *d, double row, double score, doubl
     out[0] = out[1] = out[2] = out[3] = 0.0;
     if (score > threshold) {
         told_kind told = tell_kind(d, row, threshold, view);
-        int opens = s[IS_OPEN] == 0.0;
-        s[LAST_EXCEEDANCE] = row;
+        int opens = s[IS_OPEN] == 0.0
+                    || (s[QUIET_ROWS] >= d->k->shift_rows && score > s[PEAK] + threshold);
         s[QUIET_ROWS] = 0.0;
         if (opens) {
             s[IS_OPEN] = 1.0;
             s[KIND] = told.kind;
             s[START] = told.start;
             s[PEAK] = score;
-            s[UNUSUAL_VALUES] = view->is_unusual;
+            s[UNUSUAL_VALUES] = fabs(view->unusual);
+            s[UNUSUAL_SUM] = view->unusual;
             out[0] = OPENED, out[1] = told.kind, out[2] = told.start;
             out[3] = row - told.start + 1.0;
             return;
@@ -469,14 +508,16 @@ static void follow_episode(const kb_detector *d, double row, double score, doubl
     }
     if (s[IS_OPEN] == 0.0)
         return;
-    s[UNUSUAL_VALUES] += view->is_unusual;
+    s[UNUSUAL_VALUES] += fabs(view->unusual);
+    s[UNUSUAL_SUM] += view->unusual;
     if (s[KIND] == SPIKE && s[UNUSUAL_VALUES] >= d->k->shift_rows)
-        s[KIND] = LEVEL_SHIFT;
+        s[KIND] = fabs(s[UNUSUAL_SUM]) > d->k->shift_share * s[UNUSUAL_VALUES] ? LEVEL_SHIFT
+                                                                               : VARIANCE;
     if (s[QUIET_ROWS] < d->k->quiet_rows)
         return;
     s[IS_OPEN] = 0.0;
     out[0] = CLOSED, out[1] = s[KIND], out[2] = s[START];
-    out[3] = s[LAST_EXCEEDANCE] - s[START] + 1.0;
+    out[3] = row - s[QUIET_ROWS] - s[START] + 1.0;
 }
 
 static void process_row(const kb_detector *d, const double *in, double threshold, double *out)
@@ -484,7 +525,7 @@ static void process_row(const kb_detector *d, const double *in, double threshold
     double value = in[0], stated = in[1], residual = in[2], seconds = in[3];
     double *s = d->scalars, row = s[ROW], c = 0.0, surprise = NAN, h = 0.0;
     int is_missing = in[4] > 0.0, both = 1;
-    row_view view = {{0.0}, 0.0, 0.0, 0, 0};
+    row_view view = {{0.0}, 0.0, 0.0, 0.0, 0};
     view.scores[C_MISSING] = bet_on_run(d, 1, MISSING, MISSING_RUN, is_missing);
     if (!is_missing) {
         if (isnan(stated)) {
@@ -510,7 +551,7 @@ static void process_row(const kb_detector *d, const double *in, double threshold
                 two_sided found = score_two_sided(d, VALUE, value);
                 h = found.nats;
                 view.scores[C_VALUE] = found.score;
-                view.is_unusual = h > d->k->unusual_nats;
+                view.unusual = h > d->k->unusual_nats ? (found.is_low ? -1.0 : 1.0) : 0.0;
             } else {
                 both = 0;
             }
