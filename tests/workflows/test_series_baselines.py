@@ -238,7 +238,7 @@ def test_a_fleet_is_backtested_by_the_models_of_its_keys(tmp_path: Path) -> None
         plot = tmp_path / f"{key}.svg"
         alone.append(backtest(model, tmp_path / f"{key}.csv", "--plot", str(plot)))
         assert "worst origin" in plot.read_text()
-        assert times[199] in plot.read_text()
+        assert any(time in plot.read_text() for time in times[150:])
     for key, one in zip(found["keys"], alone, strict=True):
         assert key["mase"] == pytest.approx(one["mase"], rel=1e-12)
     assert found["mase"] == pytest.approx(np.mean([one["mase"] for one in alone]), rel=1e-9)
