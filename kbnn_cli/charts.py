@@ -465,18 +465,19 @@ def truth_chart(y: Array, mean: Array, lower: Array, upper: Array, name: str) ->
     return draw
 
 
-def forecast_chart(past: Array, mean: Array, sd: Array, name: str) -> DrawFunction:
+def forecast_chart(
+    past: Array, mean: Array, lower: Array, upper: Array, name: str, times: Sequence[str]
+) -> DrawFunction:
     """Plot the last values and the forecast with its 90 % interval; 0 is the last row learned."""
 
     def draw(width: int, plain: bool) -> list[Text]:
-        known, path, half = past.tolist(), mean.tolist(), (1.645 * sd).tolist()
-        lower = [(k + 1.0, m - h) for k, (m, h) in enumerate(zip(path, half, strict=True))]
-        upper = [(k + 1.0, m + h) for k, (m, h) in enumerate(zip(path, half, strict=True))]
+        known, path = past.tolist(), mean.tolist()
+        edges = [[(k + 1.0, v) for k, v in enumerate(edge.tolist())] for edge in (lower, upper)]
         before = [(float(k - len(known) + 1), v) for k, v in enumerate(known) if math.isfinite(v)]
         x = Axis(min([1.0 - len(known), 0.0]), float(len(path)))
-        y = span_values([value for _, value in (*before, *lower, *upper)])
+        y = span_values([value for _, value in (*before, *edges[0], *edges[1])])
         canvas = Canvas(width, CHART_HEIGHT_ROWS, x, y, plain=plain)
-        for edge in (lower, upper):
+        for edge in edges:
             canvas.draw_line(edge, SECOND_STYLE, "~", dotted=True)
         canvas.draw_line(before, REFERENCE_STYLE, ".")
         canvas.draw_line([(k + 1.0, m) for k, m in enumerate(path)], DATA_STYLE)

@@ -31,20 +31,23 @@ if TYPE_CHECKING:
     from kbnn.model.interface import StreamModel
     from kbnn.workflows.comparing import Comparison, EffectChange, ValueChange, WeightChange
     from kbnn.workflows.evaluating import Evaluation
-    from kbnn.workflows.forecast import BacktestResult
+    from kbnn.workflows.forecast import BacktestResult, KeyBacktest
     from kbnn.workflows.inspecting import Inspection
 
 LISTED_STEPS = (1, 2, 3, 6, 12, 18, 24, 36, 48, 72, 96, 168)
 """Steps listed besides the last one; --json has all of them."""
 
 
-def show_chart(chart: ChartSpec, plot: str | None, *, terminal: bool) -> None:
-    """Draw a chart to a file if requested, and on a terminal."""
+MAX_SHOWN_KEYS = 5
+
+
+def show_chart(chart: ChartSpec | Sequence[ChartSpec], plot: str | None, *, terminal: bool) -> None:
+    """Draw a chart to a file if requested, and on a terminal; several only to a file."""
     if plot is not None:
         from kbnn.report import write_picture
 
         write_picture(chart, plot)
-    if terminal and display.on_terminal():
+    if terminal and isinstance(chart, ChartSpec) and display.on_terminal():
         from kbnn_cli.charts import single_chart
 
         display.print_parts([single_chart(chart)])
@@ -52,7 +55,8 @@ def show_chart(chart: ChartSpec, plot: str | None, *, terminal: bool) -> None:
 
 def backtest_parts(judged: BacktestResult) -> Iterator[RenderableType]:
     """Show the scores of forecasts by step."""
-    yield Text(f"steps ahead, from {format_count(judged.origins)} rows on:")
+    keys = f" of {format_count(len(judged.keys))} keys" if judged.keys else ""
+    yield Text(f"steps ahead, from {format_count(judged.origins)} rows{keys} on:")
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for head in ("step", "RMSE", "last value", "season ago", "inside 90 %", "width", "score"):
         table.add_column(Text(head, style="dim"), justify="right")
@@ -79,6 +83,7 @@ def backtest_parts(judged: BacktestResult) -> Iterator[RenderableType]:
     ]  # fmt: skip
     if averages:
         yield Text(f"over all steps: {', '.join(averages)}")
+    yield from key_backtest_parts(judged.keys)
     yield Text("")
     yield from verdict_text(judged.verdict)
     yield Text(
@@ -87,6 +92,26 @@ def backtest_parts(judged: BacktestResult) -> Iterator[RenderableType]:
         else "The network did not learn from these rows (--learn does, as a live system).",
         style="dim",
     )
+
+
+def key_backtest_parts(keys: Sequence[KeyBacktest]) -> Iterator[RenderableType]:
+    """Show the keys whose forecasts have the largest scaled errors."""
+    known = sorted(
+        (key for key in keys if key.mase is not None), key=lambda key: -(key.mase or 0.0)
+    )
+    if not known:
+        return
+    yield Text("")
+    yield Text(f"keys with the largest MASE, of {format_count(len(keys))}:")
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column(Text("key", style="dim"))
+    for head in ("rows", "MASE", "inside 90 %"):
+        table.add_column(Text(head, style="dim"), justify="right")
+    for key in known[:MAX_SHOWN_KEYS]:
+        inside = "-" if key.coverage_90 is None else format_percent(key.coverage_90)
+        mase = format_number(key.mase or 0.0)
+        table.add_row(clean_text(key.key), format_count(key.origins), mase, inside)
+    yield table
 
 
 MAX_SHOWN_CHANGES = 10

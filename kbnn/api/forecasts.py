@@ -254,7 +254,7 @@ class Forecasts:
             return pa.table(columns)
         times = pa.array(self.when)
         if clock.unit == "text":
-            read = [parse_timestamp(text) for text in self.when]
+            read = [parse_timestamp(text, clock.day_first) for text in self.when]
             micros = [None if one is None else round(1e6 * one.instant) for one in read]
             times = pa.array(micros, pa.timestamp("us", "UTC" if clock.zoned else None))
         return pa.table({make_unique_name(clock.column, list(columns)): times, **columns})

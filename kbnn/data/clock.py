@@ -8,8 +8,10 @@ computed from instants, so a change to summer time shifts the cycles but not ela
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -40,6 +42,7 @@ class Clock:
     names     names of the columns of x: two per cycle, one for holidays and one for elapsed time
               if they are used
     holidays  country whose public holidays are an input, with its subdivision: DE, US-CA; "" none
+    layout    how the first rows write times, see `format_layout`; "" for ISO 8601
     """
 
     column: str
@@ -54,6 +57,7 @@ class Clock:
     weekdays: bool = False  # daily rows without Saturdays and Sundays
     month_end: bool = False  # rows at the last days of months
     holidays: str = ""
+    layout: str = ""
 
     @property
     def unscaled_columns(self) -> int:
@@ -240,11 +244,56 @@ def _format_time(clock: Clock, instant: float, local: float) -> str:
     if clock.unit != "text":
         ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[clock.unit]
         return str(round(instant * ticks))
+    if clock.layout and (written := format_layout(clock.layout, instant, local)):
+        return written
     micros = np.datetime64(round(local * 1e6), "us")
     if clock.written in ("day", "month"):
         return str(micros.astype("datetime64[D]" if clock.written == "day" else "datetime64[M]"))
     text = str(micros.astype("datetime64[s]")) if round(local * 1e6) % 10**6 == 0 else str(micros)
     if not clock.zoned:
         return text
+    return text + _format_offset(instant, local)
+
+
+def _format_offset(instant: float, local: float) -> str:
+    """Format the offset of local time from UTC: +01:00."""
     minutes = round((local - instant) / 60.0)
-    return f"{text}{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
+MONTH_NAMES: Final = (
+    *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
+    *("October", "November", "December"),
+)
+
+
+_DATES: Final = (-62135596800.0, 253402300799.0)
+"""The years 1 to 9999, in seconds since 1970."""
+
+
+def format_layout(layout: str, instant: float, local: float) -> str:
+    """Format a time in a layout, "" beyond the years 1 to 9999.
+
+    A layout is a text with directives: %Y %y year, %m %n month, %B %b its name, %q quarter, %d %e
+    day, %H %h hour, %I %i hour of a half day, %p %P am or AM without the m, %M minute, %S second,
+    %1 to %9 digits of its fraction, %z %Z %k offset as +01:00, +0100 or +01. Of two directives for
+    a number the first has a leading zero.
+    """
+    if not _DATES[0] <= local < _DATES[1]:
+        return ""
+    moment: datetime = np.datetime64(round(local * 1e6), "us").item()
+    month, half = MONTH_NAMES[moment.month - 1], (moment.hour + 11) % 12 + 1
+    offset, noon = _format_offset(instant, local), "p" if moment.hour > 11 else "a"
+    parts = {
+        **{"Y": f"{moment.year:04d}", "y": f"{moment.year % 100:02d}", "B": month, "b": month[:3]},
+        **{"q": str((moment.month + 2) // 3), "M": f"{moment.minute:02d}", "p": noon},
+        **{"P": noon.upper(), "S": f"{moment.second:02d}"},
+        **{"z": offset, "Z": offset.replace(":", ""), "k": offset[:3]},
+        **{str(k): f"{moment.microsecond:06d}000"[:k] for k in range(1, 10)},
+    }
+    for padded, plain, value in (
+        *(("m", "n", moment.month), ("d", "e", moment.day)),
+        *(("H", "h", moment.hour), ("I", "i", half)),
+    ):
+        parts[padded], parts[plain] = f"{value:02d}", str(value)
+    return re.sub("%(.)", lambda found: parts.get(found[1], ""), layout)

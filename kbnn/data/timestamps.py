@@ -24,11 +24,13 @@ from kbnn.array_types import FloatArray
 from kbnn.data.clock import (
     CYCLES,
     DAY_SECONDS,
+    MONTH_NAMES,
     WEEKDAYS,
     Clock,
     TimestampStyle,
     TimeUnit,
     compute_cycle_phase,
+    format_layout,
     name_time_columns,
 )
 from kbnn.data.csv_records import is_number
@@ -45,11 +47,9 @@ from kbnn.data.values import (
 )
 from kbnn.errors import DataError
 
-_MONTH_NAMES: Final = (
-    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
-    *("october", "november", "december"),
-)
-_MONTHS: Final = {name: at for at, full in enumerate(_MONTH_NAMES, 1) for name in (full, full[:3])}
+_MONTHS: Final = {
+    name.lower(): at for at, full in enumerate(MONTH_NAMES, 1) for name in (full, full[:3])
+}
 _TIME_OF_DAY: Final = (
     r"(?:(?:[T ]|,\s)\s?(?P<h>\d{1,2}):(?P<n>\d{2})(?::(?P<s>\d{2})(?P<f>[.,]\d{1,9})?)?"
     r"(?:\s?(?P<half>[ap])\.?m\.?)?)?"
@@ -296,6 +296,7 @@ class TimeSample(NamedTuple):
     points: list[Timestamp]
     unit: TimeUnit
     day_first: bool
+    layout: str = ""  # how they are written, "" for ISO 8601
 
     @property
     def is_chronological(self) -> bool:
@@ -348,7 +349,40 @@ def _sample_text_times(present: list[str]) -> TimeSample | None:
         return None
     if day_first:
         known = [each for text in present if (each := parse_timestamp(text, True)) is not None]
-    return TimeSample(known, "text", day_first)
+    return TimeSample(known, "text", day_first, _find_layout(present, known, day_first))
+
+
+_ISO_LAYOUT: Final = re.compile(r"%Y-%m(-%d(T%H:%M:%S(\.%\d)?(%z)?)?)?")
+
+
+def _find_layout(texts: Sequence[str], points: Sequence[Timestamp], day_first: bool) -> str:
+    """Find the layout that writes all times as the texts do, "" if none does or for ISO 8601."""
+    match = next(found for form in _TIMESTAMP_PATTERNS if (found := form.fullmatch(texts[0])))
+    groups = {name: text for name, text in match.groupdict().items() if text is not None}
+    order = "de", "mn"
+    months = {"a": order[not day_first], "b": order[day_first], "m": order[1], "d": order[0]}
+    if groups.get("sep", "/") != "/" and points[0].order in ("day", "either"):
+        months |= {"a": order[0], "b": order[1]}
+    zone = groups.get("zone", "")
+    hour = "Ii" if "half" in groups else "Hh"
+    known = {
+        **{"y": "%Y" if len(groups["y"]) == 4 else "%y", "n": "%M", "s": "%S", "q": "%q"},
+        "f": f"{groups.get('f', '.')[0]}%{len(groups.get('f', '.')) - 1}",
+        "half": "%p" if groups.get("half", "p").islower() else "%P",
+        "zone": zone if zone[:1] not in ("+", "-") else {6: "%z", 5: "%Z", 3: "%k"}[len(zone)],
+    }
+    for padded, name in ((0, "%b"), (1, "%b"), (0, "%B"), (1, "%B")):
+        numbers = {group: f"%{pair[padded]}" for group, pair in {**months, "h": hour}.items()}
+        written = {**known, **numbers, "name": name}
+        layout, end = "", 0
+        for group in sorted(groups.keys() - {"sep"}, key=match.start):
+            layout += texts[0][end : match.start(group)] + written[group]
+            end = match.end(group)
+        layout += texts[0][end:]
+        made = (format_layout(layout, each.instant, each.local) for each in points)
+        if all(one == text for one, text in zip(made, texts, strict=True)):
+            return "" if _ISO_LAYOUT.fullmatch(layout) else layout
+    return ""
 
 
 def _sample_numeric_times(present: list[str], unit: str) -> TimeSample | None:
@@ -434,6 +468,7 @@ def build_clock(
         _has_only_weekdays(found),
         _has_only_month_ends(found),
         holidays,
+        found.layout,
     )
 
 

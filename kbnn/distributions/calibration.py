@@ -452,3 +452,111 @@ def _update_count_gains(gains: FloatArray, u: float, none: float) -> None:
 
 def _normal_cdf(u: float) -> float:
     return 0.5 * math.erfc(-0.7071067811865476 * u)
+
+
+WIDTH_HALF_LIVES_ROWS: Final = (1000.0, 50.0)
+"""Half-lives of the mean squared errors that compete with the predicted variance."""
+_WIDTH_DECAY: Final = 0.5 ** (1.0 / np.repeat(WIDTH_HALF_LIVES_ROWS, 2))
+_SCORE_DECAY: Final = 0.5 ** (1.0 / WIDTH_HALF_LIVES_ROWS[0])
+_WIDTH_PRIOR_ROWS: Final = 3.0
+_WIDTH_RATIO_PRIOR_ROWS: Final = 10.0
+_WIDTH_ERROR_LIMIT_SD: Final = 8.0
+_WIDTH_SQUARE_LIMIT: Final = 25.0
+"""Limits of an error in predicted sds, and of its square in the score of a width."""
+_WIDTH_VAR_LIMITS: Final = (1e-280, 1e280)
+_USUAL_LOG_SDS: Final = 2.0
+_LEAST_LOG_SPREAD: Final = 0.3
+WIDTH_FIELDS: Final = 13
+"""Number and squares of errors by half-life (4), number and sums of squared errors over the three
+variances (4), log scores of the three (3), sums of log predicted variances and their squares."""
+
+
+def learn_widths(
+    widths: FloatArray, mean: FloatArray, sd: FloatArray, y: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Combine predicted sds with past errors, row by row.
+
+    The variance that a network predicts competes with the mean squared errors e^2 of many and of
+    few past rows. Each is scaled so that e^2/v has mean 1 so far and scored by its past Gaussian
+    log densities l_c, all with a half-life of 1,000 rows:
+
+        log v = sum_c w_c log v_c,   w_c ~ exp(l_c).
+
+    A width that varies for no reason loses against a constant one. Where the predicted variance is
+    larger than usual (as if inputs are missing), by more than two sds of its logarithm so far, the
+    excess multiplies all three.
+
+    Parameters
+    ----------
+    widths
+        The state (WIDTH_FIELDS,), zeros at first.
+    mean, sd, y
+        Consecutive rows (n,); rows without a target or an sd change nothing.
+
+    Returns
+    -------
+    The state after the rows, and the combined sd (n,) of each row before its target was known.
+    """
+    used = np.isfinite(mean) & np.isfinite(y) & np.isfinite(sd) & (sd > 0.0)
+    limit = np.where(used, _WIDTH_ERROR_LIMIT_SD * sd, 0.0)
+    square = np.clip(np.where(used, y - mean, 0.0), -limit, limit) ** 2
+    errors = sum_discounted(widths[:4], np.column_stack((used, square, used, square)), _WIDTH_DECAY)
+    log_var = 2.0 * np.log(np.where(used, sd, 1.0))
+    logs = sum_discounted(widths[11:], np.column_stack((log_var, log_var**2)), _SCORE_DECAY)
+    usual = np.column_stack((errors[:-1, 0], logs[:-1]))
+    variances = _list_variances(sd, errors[:-1], usual)
+    ratio = np.minimum(square[:, None] / variances, 2.0 * _WIDTH_SQUARE_LIMIT)
+    ratios = sum_discounted(widths[4:8], np.column_stack((used, ratio)), _SCORE_DECAY)
+    variances = _scale_variances(variances, ratios[:-1])
+    limited = np.minimum(square[:, None] / variances, _WIDTH_SQUARE_LIMIT)
+    score = np.where(used[:, None], -0.5 * (np.log(variances) + limited), 0.0)
+    scores = sum_discounted(widths[8:11], score, _SCORE_DECAY)
+    after = np.concatenate((errors[-1], ratios[-1], scores[-1], logs[-1]))
+    return after, _average_variances(sd, variances, scores[:-1])
+
+
+def apply_widths(widths: FloatArray, sd: FloatArray) -> FloatArray:
+    """Combine predicted sds (n,) with past errors; the state does not change."""
+    state = widths[None]
+    variances = _list_variances(sd, state[:, :4], state[:, [0, 11, 12]])
+    return _average_variances(sd, _scale_variances(variances, state[:, 4:8]), state[:, 8:11])
+
+
+def _list_variances(sd: FloatArray, sums: FloatArray, logs: FloatArray) -> FloatArray:
+    """Return the predicted variances and those of past errors (n, 3).
+
+    `logs` are the number of rows, and sums of log predicted variances and of their squares.
+    """
+    var = np.clip(np.where(sd > 0.0, sd, 1.0), *np.sqrt(_WIDTH_VAR_LIMITS)) ** 2
+    log_var, number = np.log(var), logs[:, 0] + _WIDTH_PRIOR_ROWS
+    mean = (logs[:, 1] + _WIDTH_PRIOR_ROWS * log_var) / number
+    spread = (logs[:, 2] + _WIDTH_PRIOR_ROWS * log_var**2) / number - mean**2
+    usual = mean + _USUAL_LOG_SDS * np.sqrt(np.maximum(spread, _LEAST_LOG_SPREAD**2))
+    unusual = np.exp(np.maximum(log_var - usual, 0.0))[:, None]
+    prior = _WIDTH_PRIOR_ROWS * var[:, None]
+    past = (sums[:, 1::2] * unusual + prior) / (sums[:, ::2] + _WIDTH_PRIOR_ROWS)
+    return np.asarray(np.clip(np.column_stack((var, past)), *_WIDTH_VAR_LIMITS))
+
+
+def _scale_variances(variances: FloatArray, sums: FloatArray) -> FloatArray:
+    """Return variances (n, 3) times their mean ratios so far."""
+    ratio = (sums[:, 1:] + _WIDTH_RATIO_PRIOR_ROWS) / (sums[:, :1] + _WIDTH_RATIO_PRIOR_ROWS)
+    return np.asarray(np.clip(variances * ratio, *_WIDTH_VAR_LIMITS))
+
+
+def _average_variances(sd: FloatArray, variances: FloatArray, scores: FloatArray) -> FloatArray:
+    """Return the combined sds (n,); sds of 0 or NaN are left as they are."""
+    weights = np.exp(scores - np.max(scores, axis=1, keepdims=True))
+    weights /= np.sum(weights, axis=1, keepdims=True)
+    made = np.exp(0.5 * np.sum(weights * np.log(variances), axis=1))
+    return np.where(np.isfinite(sd) & (sd > 0.0), made, sd)
+
+
+def sum_discounted(start: FloatArray, values: FloatArray, decay: FloatArray | float) -> FloatArray:
+    """Return the discounted sums (n + 1, k) before each row of values (n, k) and after all."""
+    sums = np.empty((len(values) + 1, len(start)))
+    sums[0] = start
+    for at, row in enumerate(values):
+        np.multiply(sums[at], decay, out=sums[at + 1])
+        sums[at + 1] += row
+    return sums

@@ -183,7 +183,7 @@ class KeyIndex:
         return sorted(numbers.tolist(), key=self._keys.__getitem__)
 
 
-def _group_by_key(keys: Sequence[str]) -> Iterator[tuple[str, IntArray]]:
+def group_by_key(keys: Sequence[str]) -> Iterator[tuple[str, IntArray]]:
     """Yield each key with the positions of its rows, in their order."""
     places: dict[str, list[int]] = {}
     for at, key in enumerate(keys):
@@ -203,7 +203,7 @@ class KeyScores:
 
     def add(self, keys: Sequence[str], rows: Rows, forecast: Forecast) -> None:
         """Score rows of these keys."""
-        for key, here in _group_by_key(keys):
+        for key, here in group_by_key(keys):
             weight = None if rows.weight is None else rows.weight[here]
             judged = self._score_forecasts(rows.y[here], select_rows(forecast, here), weight)
             self._scores.setdefault(key, self._score_class()).add(judged[0])
@@ -270,7 +270,7 @@ class KeyMonitors:
         z, pit = score_targets(self._task, rows.y, rows.number, forecast)
         surprise, alerts = np.empty_like(z), []
         given = stack_targets(self._task, rows.y, z)
-        for key, here in _group_by_key(keys):
+        for key, here in group_by_key(keys):
             monitor, surprise[here], found = update_monitor(self._find(key), given[here])
             self._open.pop(key, None)
             self._open[key] = monitor
@@ -283,7 +283,7 @@ class KeyMonitors:
         """Compute surprise and PIT of rows without updating a monitor; there are no alerts."""
         z, pit = score_targets(self._task, rows.y, rows.number, forecast)
         surprise = np.empty_like(z)
-        for key, here in _group_by_key(keys):
+        for key, here in group_by_key(keys):
             surprise[here] = judge_scores(self._find(key), z[here])
         return Anomalies(surprise, pit)
 

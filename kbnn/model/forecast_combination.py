@@ -8,13 +8,15 @@ value, the value a season before the step, and that value moved by the change si
 
 While rows are learned, forecasts are made at some rows (origins) and kept until their outcome is
 known, so that all errors are of forecasts as made then. E_c,h is the mean squared error of
-candidate c at step h, discounted by 2^(-age/1000 rows) and pooled over h +- 3 steps. The combined
+candidate c at step h, discounted by 2^(-age/500 rows) and pooled over h +- 3 steps. The combined
 forecast is
 
     w_c ~ E_c,h^-4,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2).
 
 The variance s_c^2 of a naive candidate is its mean squared error from every row, not only from
-origins. The network's variance follows the conditions of the path: it is a multiple, learned by
+origins; E_c,h is shrunk towards it, and that of the network towards 0.8 of the least. With more
+past errors, v approaches the mean squared error of the combined forecast. The
+network's variance follows the conditions of the path: it is a multiple, learned by
 step, of the mean one-step variance along the path. The sd is scaled so that 90 % intervals hold: by
 the 90 % quantile of the past |error|/sd at this step, whose histogram starts with twenty errors of
 a Gaussian.
@@ -48,9 +50,13 @@ import numpy as np
 
 from kbnn.array_types import BoolArray, FloatArray, IntArray
 from kbnn.distributions.calibration import (
+    WIDTH_FIELDS,
     apply_calibration,
+    apply_widths,
     init_calibration,
     is_valid_calibration,
+    learn_widths,
+    sum_discounted,
     update_calibration,
 )
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
@@ -58,20 +64,26 @@ from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 COMBINED_STEPS: Final = 48
 """Steps whose errors are recorded; later steps use the weights of the last one."""
 CANDIDATE_NAMES: Final = ("network", "last value", "season", "moved season")
-ERROR_HALF_LIFE_ROWS: Final = 1000.0
-ERROR_HALF_LIFE_ORIGINS: Final = 40
+ERROR_HALF_LIFE_ROWS: Final = 500.0
+ERROR_HALF_LIFE_ORIGINS: Final = 12
 """Past errors count half after this number of rows and of origins, whichever is later."""
 POOLED_STEPS: Final = 3
 WEIGHT_EXPONENT: Final = 4.0
 PRIOR_ERRORS: Final = 2.0
 """Weight of the prior squared error, in past errors."""
 NAIVE_PRIOR_FACTOR: Final = 2.0
-"""Prior squared error of the naive candidates, in that of the network."""
+"""Prior squared error of the naive candidates, in the network's variance."""
+WEIGHT_PRIOR_ERRORS: Final = 20.0
+NETWORK_PRIOR_FACTOR: Final = 0.8
+"""Weights start from the squared errors of naive candidates at all rows; the network's starts at
+this share of the least."""
+OWN_PRIOR_ERRORS: Final = 10.0
+"""Weight of the candidates' variance against past errors of the combined forecast."""
 PRIOR_GROWTH_STEPS: Final = 24
 """Steps over which the prior squared error grows as that of a random walk."""
 PRIOR_GAUSSIAN_ERRORS: Final = 20.0
 WIDTH_LIMITS: Final = (0.4, 4.0)
-ONE_STEP_DECAY: Final = 0.5 ** (1.0 / ERROR_HALF_LIFE_ROWS)
+ONE_STEP_DECAY: Final = 0.5 ** (1.0 / 1000.0)
 MAX_ERROR_SD: Final = 50.0
 """Limit of an error of one step, in predicted sds."""
 LEVEL_EDGES: Final = (-1.0, 0.0, 1.0)
@@ -82,12 +94,11 @@ PULL_PRIOR_ROWS: Final = 30.0
 """Weight of b = 1, in rows."""
 MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
 """Steps up to which variances grow."""
-ORIGIN_SPACING: Final = ((512, 8), (4096, 34), (16384, 89), (2**62, 144))
-"""Mean rows between origins up to a number of rows: learning a row costs less in a long stream.
-With these spacings, recording takes about 30 % of the learning time of samples/load.csv."""
+ORIGIN_SPACING: Final = ((512, 12), (2048, 42), (4096, 89), (2**62, 144))
+"""Mean rows between origins up to a number of rows: learning a row costs less in a long stream."""
 SHORT_STEPS: Final = 12
-FULL_PATH_ORIGINS: Final = 3
-"""One origin in three has all steps, the others only the first 12: errors of many steps are
+FULL_PATH_ORIGINS: Final = 2
+"""One origin in two has all steps, the other only the first 12: errors of many steps are
 correlated among near origins."""
 
 _ERROR_EDGES: Final = np.exp(np.linspace(np.log(0.1), np.log(12.0), 31))
@@ -156,6 +167,8 @@ class StepErrors(NamedTuple):
     level: FloatArray  # (2,) discounted number and sum of logarithms of predicted variances
     pull: FloatArray  # (3,) discounted number of rows, <(m - y_o)^2> and <(m - y_o)(y - y_o)>
     calibration: FloatArray  # (1, fields) of combined forecasts of one step
+    widths: FloatArray  # sums of kbnn.distributions.calibration.learn_widths
+    combined_square: FloatArray  # (S,) discounted sum of squared errors of the combined forecast
 
     @classmethod
     def create(cls, mixed: bool = True) -> StepErrors:
@@ -175,6 +188,8 @@ class StepErrors(NamedTuple):
             np.zeros(2),
             np.zeros(3),
             init_calibration(1, mixed),
+            np.zeros(WIDTH_FIELDS),
+            np.zeros(s),
         )
 
     def advance(self, rows: int) -> StepErrors:
@@ -196,6 +211,7 @@ class StepErrors(NamedTuple):
         count, square, naive_number, naive_square, ratio, histogram = (
             part * decay for part in self[:6]
         )
+        combined_square = self.combined_square * decay
         errors = _compute_naive_errors(values, min(new, len(values)), season)
         naive_number += np.sum(np.isfinite(errors), axis=0)
         naive_square += np.nansum(np.clip(errors, -_LARGEST, _LARGEST) ** 2, axis=0)
@@ -211,6 +227,7 @@ class StepErrors(NamedTuple):
             squares = np.where(found, error[:, :4], 0.0) ** 2
             count += np.sum(found, axis=0)
             square += np.sum(squares, axis=0)
+            combined_square += np.sum(np.where(known, error[:, _COMBINED], 0.0) ** 2, axis=0)
             ratio += np.sum(_divide(squares[:, 0], made[:, _PATH_VAR]), axis=0)
             relative = _divide(np.abs(error[:, _COMBINED]), made[:, _SD])[known]
             place = np.searchsorted(_ERROR_EDGES, relative), np.nonzero(known)[1]
@@ -228,6 +245,7 @@ class StepErrors(NamedTuple):
             pending=self.pending[kept],
             age=age[kept],
             rows=rows,
+            combined_square=combined_square,
         )
 
     def add_origin(self, paths: CandidatePaths, made: CombinedForecast) -> StepErrors:
@@ -254,6 +272,7 @@ class StepErrors(NamedTuple):
         weights = _compute_one_step_weights(self.one_step[None], at, usable)
         weights = _pull_to_last(weights, _compute_pull(self.pull[None]), usable)
         mean, sd = _average_candidates(weights, made, sd)
+        sd = apply_widths(self.widths, sd)
         stated = apply_calibration(self.calibration, mean[:, None], sd[:, None])[:, 0]
         return OneStepForecast(mean, sd, stated, weights[:, 0])
 
@@ -276,13 +295,15 @@ class StepErrors(NamedTuple):
         squares = np.clip(np.where(found, error, 0.0), -limit, limit) ** 2
         log_var = np.where(found[:, 0], _compute_log_var(sd), np.nan)
         known = np.isfinite(log_var)
-        level = _sum_discounted(self.level, np.column_stack((known, np.where(known, log_var, 0.0))))
+        level = sum_discounted(
+            self.level, np.column_stack((known, np.where(known, log_var, 0.0))), ONE_STEP_DECAY
+        )
         at = _find_levels(level[:-1], log_var)
         terms = np.zeros((len(y), *self.one_step.shape))
         for place in (np.zeros_like(at), 1 + at):
             terms[np.arange(len(y)), 0, place] = found
             terms[np.arange(len(y)), 1, place] = squares
-        sums = _sum_discounted(self.one_step.ravel(), terms.reshape(len(y), -1))
+        sums = sum_discounted(self.one_step.ravel(), terms.reshape(len(y), -1), ONE_STEP_DECAY)
         past = sums.reshape(-1, *self.one_step.shape)
         weights = _compute_one_step_weights(past[:-1], at, usable)
         combined = np.sum(weights * np.where(usable, made, 0.0), axis=1)
@@ -291,9 +312,12 @@ class StepErrors(NamedTuple):
         )
         known = np.isfinite(moved) & np.isfinite(change) & usable[:, 0]
         moved, change = np.where(known, moved, 0.0), np.where(known, change, 0.0)
-        pull = _sum_discounted(self.pull, np.column_stack((known, moved**2, moved * change)))
+        pull = sum_discounted(
+            self.pull, np.column_stack((known, moved**2, moved * change)), ONE_STEP_DECAY
+        )
         weights = _pull_to_last(weights, _compute_pull(pull[:-1]), usable)
         combined, wide = _average_candidates(weights, made, sd)
+        widths, wide = learn_widths(self.widths, combined, wide, y)
         tails, use = self.calibration.copy(), usable[:, 0] & np.isfinite(wide)
         rows = update_calibration(
             tails, combined[use, None], wide[use, None], y[use, None], *options
@@ -301,7 +325,11 @@ class StepErrors(NamedTuple):
         stated = np.full((len(y), rows.shape[2]), np.nan)
         stated[use] = rows[:, 0]
         after = self._replace(
-            one_step=past[-1].copy(), level=level[-1], pull=pull[-1], calibration=tails
+            one_step=past[-1].copy(),
+            level=level[-1],
+            pull=pull[-1],
+            calibration=tails,
+            widths=widths,
         )
         return after, OneStepForecast(combined, wide, stated, weights[:, 0])
 
@@ -318,7 +346,8 @@ class StepErrors(NamedTuple):
     def is_valid(self) -> bool:
         """Return whether shapes and values are possible."""
         like = StepErrors.create()
-        sums = (*self[:6], self.age, self.rows, self.one_step, self.level[:1], self.pull[:2])
+        sums = [*self[:6], self.age, self.rows, self.one_step, self.level[:1], self.pull[:2]]
+        sums += [self.widths[:8], self.combined_square]
         return (
             all(part.shape[1:] == other.shape[1:] for part, other in zip(self, like, strict=True))
             and all(
@@ -332,7 +361,7 @@ class StepErrors(NamedTuple):
             and bool(np.all(self.rows < 2.0**53))
             and bool(np.all(self.rows[1:] <= self.rows[0]))
             and not bool(np.any(np.abs(self.pending) > 1e308))
-            and bool(np.all(np.abs([*self.level, *self.pull]) <= 1e308))
+            and bool(np.all(np.abs([*self.level, *self.pull, *self.widths]) <= 1e308))
             and is_valid_calibration(self.calibration)
         )
 
@@ -352,16 +381,6 @@ class OneStepForecast(NamedTuple):
     raw_sd: FloatArray
     stated: FloatArray  # (n, fields)
     network_weight: FloatArray  # (n,) share of the network in the mean
-
-
-def _sum_discounted(start: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the discounted sums (n + 1, k) before each row of values (n, k) and after all."""
-    sums = np.empty((len(values) + 1, len(start)))
-    sums[0] = start
-    for at, row in enumerate(values):
-        np.multiply(sums[at], ONE_STEP_DECAY, out=sums[at + 1])
-        sums[at + 1] += row
-    return sums
 
 
 def _compute_log_var(sd: FloatArray) -> FloatArray:
@@ -424,6 +443,9 @@ class ForecastCombiner:
         self._naive_number = _pool_steps(errors.naive_number)
         self._naive_square = _pool_steps(errors.naive_square)
         self._ratio = _pool_steps(errors.ratio)
+        number = _pool_steps(errors.histogram.sum(axis=0))
+        self._past_errors = _count_independent(errors, number)
+        self._past_var = _divide(_pool_steps(errors.combined_square), number)
         self._errors = errors
         self._growth_power = _compute_growth_power(errors)
 
@@ -439,21 +461,29 @@ class ForecastCombiner:
         at = np.minimum(steps, COMBINED_STEPS) - 1
         growth = np.minimum(steps, PRIOR_GROWTH_STEPS)
         count, var = self._count[:, at], np.clip(paths.var, 0.0, _LARGEST**2)
-        factor = np.array([1.0, *[NAIVE_PRIOR_FACTOR] * 3])[:, None]
-        prior = PRIOR_ERRORS * factor * (var * growth)[:, None, :]
-        error_var = (self._square[:, at] + prior) / (count + PRIOR_ERRORS)
-        usable = np.isfinite(paths.mean)
+        usable, walk_var = np.isfinite(paths.mean), var * growth
+        has_naive = usable[:, 1:].any(axis=1)
+        prior = PRIOR_ERRORS * NAIVE_PRIOR_FACTOR * walk_var[:, None]
+        number, square = self._naive_number[:, at], self._naive_square[:, at]
+        naive_var = (square + prior) / (number + PRIOR_ERRORS)
+        best = np.min(np.where(usable[:, 1:], naive_var, np.inf), axis=1)
+        prior_var = np.where(has_naive, NETWORK_PRIOR_FACTOR * best, walk_var)
+        prior = WEIGHT_PRIOR_ERRORS * np.concatenate((prior_var[:, None], naive_var), axis=1)
+        error_var = (self._square[:, at] + prior) / (count + WEIGHT_PRIOR_ERRORS)
         weights = _compute_weights(error_var, usable)
         mean = np.sum(weights * np.where(usable, paths.mean, 0.0), axis=1)
         mean = np.where(usable.any(axis=1), mean, np.nan)
         ratio = (self._ratio[at] + PRIOR_ERRORS * growth) / (count[0] + PRIOR_ERRORS)
-        ratio = np.where(usable[:, 1:].any(axis=1), ratio, np.minimum(ratio, growth))
-        error_var[:, 0] = np.minimum(ratio * var, _LARGEST**2)
-        naive_square, naive_number = self._naive_square[:, at], self._naive_number[:, at]
-        error_var[:, 1:] = (naive_square + prior[:, 1:]) / (naive_number + PRIOR_ERRORS)
+        ratio = np.where(has_naive, ratio, np.minimum(ratio, growth))
+        network_var = np.minimum(ratio * var, _LARGEST**2)
+        error_var = np.concatenate((network_var[:, None], naive_var), axis=1)
         gap = np.where(usable, np.clip(paths.mean - mean[:, None], -_LARGEST, _LARGEST), 0.0)
         far = np.clip(steps, COMBINED_STEPS, MAX_GROWING_STEPS) / COMBINED_STEPS
         raw_var = np.sum(weights * (error_var + gap**2), axis=1)
+        past = np.where(has_naive, self._past_errors[at], 0.0)
+        raw_var = (past * self._past_var[at] + OWN_PRIOR_ERRORS * raw_var) / (
+            past + OWN_PRIOR_ERRORS
+        )
         raw = np.sqrt(raw_var * far**self._growth_power)
         return CombinedForecast(mean, raw, raw * self._width[at] if calibrated else raw, weights)
 
@@ -468,16 +498,20 @@ def _compute_growth_power(errors: StepErrors) -> float:
     return float(np.clip(np.log2(late) - np.log2(early), 0.0, 1.0))
 
 
-def _compute_width_factors(errors: StepErrors) -> FloatArray:
-    """Return the factors (S,) of the sd that make 90 % intervals fit past errors.
+def _count_independent(errors: StepErrors, number: FloatArray) -> FloatArray:
+    """Return how many of the errors (S,) are independent.
 
     Paths from close origins overlap: of n errors at step h over N rows, only N/h + 1 count.
     """
+    span = errors.rows[1] - errors.rows[2]
+    return np.asarray(np.minimum(number, span / np.arange(1, COMBINED_STEPS + 1) + 1.0))
+
+
+def _compute_width_factors(errors: StepErrors) -> FloatArray:
+    """Return the factors (S,) of the sd that make 90 % intervals fit past errors."""
     counts = _pool_steps(errors.histogram)
     total = counts.sum(axis=0)
-    span = errors.rows[1] - errors.rows[2]
-    effective = np.minimum(total, span / np.arange(1, COMBINED_STEPS + 1) + 1.0)
-    share = effective / np.maximum(total, _SMALLEST_SHARE)
+    share = _count_independent(errors, total) / np.maximum(total, _SMALLEST_SHARE)
     counts = counts * share + PRIOR_GAUSSIAN_ERRORS * _GAUSSIAN_COUNTS[:, None]
     factors = _find_quantile(counts) / INTERVAL_HALF_WIDTHS_SD[90]
     return np.asarray(np.clip(factors, *WIDTH_LIMITS))

@@ -42,7 +42,6 @@ from kbnn.model.anomaly import Monitor, monitor_rows
 from kbnn.model.candidates import Candidate, EliminatedCandidate
 from kbnn.model.ensemble import make_equal_weights
 from kbnn.model.forecast_combination import (
-    CalibrationOptions,
     StepErrors,
     count_path_steps,
     count_rows_to_origin,
@@ -476,13 +475,8 @@ def _combine_with_naive(
 ) -> Forecast:
     """Combine forecasts of one step with naive ones, except those of the warm-up."""
     network = np.where(forecast.status & IN_WARMUP, np.nan, forecast.mean[:, 0])
-    learner = model.learner
-    options = CalibrationOptions(
-        learner.settings.robust, learner.uses_interval_calibration, learner.uses_kernel
-    )
-    model.step_errors, made = model.step_errors.learn_one_step(
-        network, forecast.sd[:, 0], naive, y[:, 0], options
-    )
+    context = _make_context(model, model.learner_state)
+    model.step_errors, made = context.learn_one_step(network, forecast.sd[:, 0], naive, y[:, 0])
     return apply_one_step(forecast, made)
 
 

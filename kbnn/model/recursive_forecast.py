@@ -30,6 +30,7 @@ from kbnn.model import ensemble, scaler
 from kbnn.model.forecast_combination import (
     COMBINED_STEPS,
     MAX_GROWING_STEPS,
+    CalibrationOptions,
     CandidatePaths,
     CombinedForecast,
     OneStepForecast,
@@ -83,6 +84,16 @@ class ForecastContext(NamedTuple):
         )
         return apply_one_step(forecast, made), made.network_weight
 
+    def learn_one_step(
+        self, mean: FloatArray, sd: FloatArray, naive: FloatArray, y: FloatArray
+    ) -> tuple[StepErrors, OneStepForecast]:
+        """Combine the network's forecasts of consecutive rows, and record their errors."""
+        learner = self.learner
+        options = CalibrationOptions(
+            learner.settings.robust, learner.uses_interval_calibration, learner.uses_kernel
+        )
+        return self.errors.learn_one_step(mean, sd, naive, y, options)
+
 
 def apply_one_step(forecast: Forecast, made: OneStepForecast) -> Forecast:
     """Return forecasts with their combined distributions, where there are any."""
@@ -127,23 +138,27 @@ class MomentPredictor:
 
     def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Predict mean, epistemic and aleatoric variance (n,), in the units that are learned."""
-        z = np.ascontiguousarray((x[:, : self._width] - self._center) * self._gain)
+        z = x[:, : self._width] - self._center
+        z *= self._gain
         if len(self._blank):
             z[:, self._blank] = 0.0
         center, scale = self._target
         inputs = encode_for_members(self._learned, z, None)
         pairs = zip(self._learned.members, inputs, strict=True)
-        made = [member.predict(encoded)[:3] for member, (encoded, _) in pairs]
-        mean, function_var, noise_var = (part[:, 0] for part in made[0])
-        if len(made) > 1:  # as ensemble.pool_predictions, for one target
-            every = np.array(made)[..., 0]  # (K, 3, n)
-            every = np.minimum(np.maximum(every, -ensemble.MAX_MOMENT), ensemble.MAX_MOMENT)
-            weights, spread_scale = self._used[:-1], self._used[-1]
-            pooled = weights @ every.reshape(len(made), -1)
-            mean, function_var, noise_var = pooled.reshape(every.shape[1:])
-            function_var = function_var + weights @ (every[:, 0] - mean) ** 2
-            function_var, noise_var = spread_scale * function_var, spread_scale * noise_var
-        return center + scale * mean, scale**2 * function_var, scale**2 * noise_var
+        made = [part for member, (encoded, _) in pairs for part in member.predict(encoded)[:3]]
+        every = np.concatenate(made)[:, 0].reshape(-1, 3, len(x))  # (K, 3, n)
+        mean, function_var, noise_var = every[0]
+        if len(every) > 1:  # as ensemble.pool_predictions, for one target
+            np.minimum(every, ensemble.MAX_MOMENT, out=every)
+            np.maximum(every, -ensemble.MAX_MOMENT, out=every)
+            weights, spread_scale = self._used[:-1], float(self._used[-1])
+            pooled = weights @ every.reshape(len(every), -1)
+            mean, function_var, noise_var = pooled.reshape(3, -1)
+            function_var += weights @ (every[:, 0] - mean) ** 2
+            scale_var = scale**2 * spread_scale
+        else:
+            scale_var = scale**2
+        return center + scale * mean, scale_var * function_var, scale_var * noise_var
 
 
 def make_future_rows(schema: Schema, history: History, steps: int) -> Rows:
@@ -244,10 +259,22 @@ class NetworkPath:
         return mean, function_var, noise_var
 
 
+class FirstStep(NamedTuple):
+    """The network's forecasts of the first step from n origins, and the naive ones."""
+
+    network: Forecast
+    naive: FloatArray  # (n, 3)
+    unknown: BoolArray  # (n,) whether the other inputs are unknown
+
+    def combine(self, context: ForecastContext) -> Forecast:
+        """Combine them; NaN where inputs are unknown, as errors are of rows with inputs."""
+        return blank_rows(context.combine_one_step(self.network, self.naive)[0], self.unknown)
+
+
 class OriginPaths(NamedTuple):
     """Forecasts from n origins over S steps, before they are combined."""
 
-    first: Forecast  # of the first step
+    first: FirstStep
     candidates: CandidatePaths
     share: FloatArray  # (n, S) epistemic share of the network's variance
 
@@ -255,14 +282,17 @@ class OriginPaths(NamedTuple):
         """Return the paths of one origin."""
         part = slice(at, at + 1)
         candidates = CandidatePaths(*(array[part] for array in self.candidates))
-        return OriginPaths(select_rows(self.first, part), candidates, self.share[part])
+        network, naive, unknown = self.first
+        first = FirstStep(select_rows(network, part), naive[part], unknown[part])
+        return OriginPaths(first, candidates, self.share[part])
 
-    def apply_combination(self, made: CombinedForecast) -> Forecast:
+    def apply_combination(self, made: CombinedForecast, context: ForecastContext) -> Forecast:
         """Return the forecasts of the steps of one origin."""
         steps = _make_gaussian_forecast(made.mean[0], made.sd[0], self.share[0])
-        if not np.isfinite(self.first.mean[0, 0]):
+        first = self.first.combine(context)
+        if not np.isfinite(first.mean[0, 0]):
             return steps
-        return join_forecasts([self.first, select_rows(steps, slice(1, None))])
+        return join_forecasts([first, select_rows(steps, slice(1, None))])
 
 
 def forecast_origins(
@@ -308,12 +338,11 @@ class HorizonPath:
             at for at, place in enumerate(network.schema.layout) if place.column not in derived
         ]
 
-    def advance(self, rows: Rows) -> tuple[Forecast | None, CandidatePaths, FloatArray]:
+    def advance(self, rows: Rows) -> tuple[FirstStep | None, CandidatePaths, FloatArray]:
         """Forecast the next row of each history (n rows, whose targets are not used).
 
-        Returns the combined forecast of the first step (later None; NaN where other inputs are
-        unknown, as errors of one step are of rows with inputs), the candidates of the step, and
-        the epistemic share of the network's variance.
+        Returns the forecasts of the first step (later None), the candidates of the step, and the
+        epistemic share of the network's variance.
         """
         network, path = self._network, self._path
         x, base = path.look_up_inputs(rows.x, rows.time), path.base
@@ -325,17 +354,16 @@ class HorizonPath:
         var = self._function_var + self._noise_var
         first = None
         if self._step == 1:
-            first = network.learner.predict(network.learned, x, None)
-            first = shift_forecast(first, base[:, None]) if network.schema.changes else first
+            alone = network.learner.predict(network.learned, x, None)
+            alone = shift_forecast(alone, base[:, None]) if network.schema.changes else alone
             known = enumerate(self._histories)
             naive = [
                 network.timeline.look_up_naive(each, slice_rows(rows, k, k + 1))[:, 0]
                 for k, each in known
             ]
-            first, _ = network.combine_one_step(first, np.concatenate(naive))
-            if self._others:
-                unknown: BoolArray = np.all(np.isnan(rows.x[:, self._others]), axis=1)
-                first = blank_rows(first, unknown)
+            unknown = np.full(len(rows.x), bool(self._others))
+            unknown &= np.all(np.isnan(rows.x[:, self._others]), axis=1)
+            first = FirstStep(alone, np.concatenate(naive), unknown)
         candidates = build_candidates(
             mean[:, None], var[:, None], self._known, network.season, self._step
         )
@@ -347,7 +375,8 @@ class HorizonPath:
 
     def forecast_step(self, rows: Rows) -> Forecast:
         """Forecast the next row of each history (n rows, whose targets are not used)."""
-        first, candidates, share = self.advance(rows)
+        step, candidates, share = self.advance(rows)
+        first = None if step is None else step.combine(self._network)
         if first is not None and np.isfinite(first.mean).all():
             return first
         made = self._combiner.combine(candidates, self._step)

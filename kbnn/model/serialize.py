@@ -320,7 +320,15 @@ def _restore_step_errors(arrays: Arrays) -> StepErrors:
     """Restore the errors of past forecasts; older files have none."""
     if not arrays:
         return StepErrors.create()
-    errors = StepErrors(*(_read_floats(arrays, name) for name in StepErrors._fields))
+    added = StepErrors.create()._asdict()
+    errors = StepErrors(
+        *(
+            added[name]
+            if name in ("widths", "combined_square") and name not in arrays
+            else _read_floats(arrays, name)
+            for name in StepErrors._fields
+        )
+    )
     _require(errors.is_valid(), "errors of past forecasts")
     return errors
 

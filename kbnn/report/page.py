@@ -398,7 +398,7 @@ class PictureData:
     predict: Callable[[FloatArray], PredictionCurve]
 
 
-def write_picture(data: PictureData | ChartSpec, path: str | Path) -> None:
+def write_picture(data: PictureData | ChartSpec | Sequence[ChartSpec], path: str | Path) -> None:
     """Draw and write; the ending of the name decides the format."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in PICTURE_FORMATS:
@@ -416,11 +416,14 @@ def write_picture(data: PictureData | ChartSpec, path: str | Path) -> None:
     write_atomically(str(path), buffer.getvalue())
 
 
-def draw_picture(figure_class: Any, data: PictureData | ChartSpec) -> Any:
-    """The chart, or the figure that suits the number of features."""
-    if isinstance(data, ChartSpec):
-        figure = figure_class(figsize=(8.0, 4.2), layout="constrained")
-        CHART_FUNCTIONS[data.kind](figure.add_subplot(), **data.data)
+def draw_picture(figure_class: Any, data: PictureData | ChartSpec | Sequence[ChartSpec]) -> Any:
+    """Draw the charts, one below the other, or the figure that suits the number of features."""
+    if not isinstance(data, PictureData):
+        charts = [data] if isinstance(data, ChartSpec) else data
+        figure = figure_class(figsize=(8.0, 1.2 + 3.0 * len(charts)), layout="constrained")
+        for at, chart in enumerate(charts):
+            ax = figure.add_subplot(len(charts), 1, at + 1)
+            CHART_FUNCTIONS[chart.kind](ax, **chart.data)
         return figure
     if len(data.features) == 1:
         figure = figure_class(figsize=(6.4, 4.2), layout="constrained")

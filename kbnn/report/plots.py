@@ -499,16 +499,38 @@ def draw_selective_accuracy(ax: Any, weight: FloatArray, right: FloatArray) -> N
     ax.legend(loc="lower left")
 
 
-def draw_horizon(ax: Any, past: FloatArray, mean: FloatArray, sd: FloatArray, name: str) -> None:
+MAX_TIME_TICKS = 4
+
+
+def draw_horizon(
+    ax: Any,
+    past: FloatArray,
+    mean: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    name: str,
+    times: Sequence[str] = (),
+    truth: FloatArray | None = None,
+    title: str = "",
+) -> None:
     """The last values, and a forecast with its 90 % band; 0 is the last row learned."""
     before = np.arange(1 - len(past), 1)
     after = np.arange(1, len(mean) + 1)
-    half = INTERVAL_HALF_WIDTHS_SD[90] * sd
-    ax.fill_between(after, mean - half, mean + half, color=BLUE, alpha=0.22, lw=0)
+    ax.fill_between(after, lower, upper, color=BLUE, alpha=0.22, lw=0, label="90 % band")
     ax.plot(before, past, color=INK, lw=1.2)
-    ax.plot(after, mean, color=BLUE, lw=1.4)
+    if truth is not None:
+        joined = np.concatenate((past[-1:], truth))
+        ax.plot(np.arange(1 - len(past[-1:]), len(mean) + 1), joined, color=INK, lw=1.2,
+                label="known")  # fmt: skip
+    ax.plot(after, mean, color=BLUE, lw=1.4, label="forecast")
     ax.axvline(0.5, color=MUTED, lw=0.8, ls=(0, (4, 3)))
-    ax.set(xlabel="steps from the last row", ylabel=shorten_label(name))
+    ax.set(xlabel="" if times else "steps from the last row", ylabel=shorten_label(name))
+    if times:
+        shown = evenly_spaced(len(times), MAX_TIME_TICKS)
+        ax.set_xticks(1 - len(past) + shown, [times[at] for at in shown.tolist()])
+    if title:
+        ax.set_title(title, loc="left")
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, borderaxespad=0.2)
 
 
 def draw_alerts(

@@ -21,19 +21,25 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.data.batch import Rows, concat_rows, slice_rows, take_rows
 from kbnn.data.clock import format_times
 from kbnn.data.dataset import Stream
 from kbnn.data.lags import History
 from kbnn.data.time_series import MAX_NAMES_SHOWN
 from kbnn.distributions.dispatch import read_distribution
+from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.errors import ArgumentError, DataError, UsageError
 from kbnn.fleet.fleet import Fleet
+from kbnn.fleet.key_index import group_by_key, read_keys
 from kbnn.metrics.sections import ChartGroup, ChartSpec, TargetSection
 from kbnn.metrics.verdicts import StepFigures, Verdict, judge_steps
+from kbnn.model.forecast_combination import StepErrors
+from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import (
+    FirstStep,
+    ForecastContext,
     HorizonPath,
     SequenceNotices,
     align_history,
@@ -59,11 +65,6 @@ def check_horizon(model: OnlineModel, steps: int) -> None:
         raise UsageError(
             f"--horizon needs a model with lags of '{schema.targets[0]}' (kbnn train --lags)"
         )
-
-
-DEFAULT_CHART_STEPS: Final = 24
-"""Steps drawn for a series without a season."""
-MAX_CHART_STEPS: Final = 96
 
 
 class HorizonForecast(NamedTuple):
@@ -242,43 +243,9 @@ def build_step_columns(model: OnlineModel, ahead: HorizonForecast) -> pa.RecordB
     return pa.RecordBatch.from_pydict(columns)
 
 
-def build_forecast_chart(model: OnlineModel, ahead: HorizonForecast) -> ChartSpec:
-    """Build a chart of the last values and the forecast."""
-    target = model.schema.targets[0]
-    past = model.history.values[-MAX_CHART_STEPS:, model.timeline.columns.index(target)]
-    mean, sd = ahead.forecast.mean[:, 0], ahead.forecast.sd[:, 0]
-    span = f"{ahead.when[0]} to {ahead.when[-1]}" if ahead.when else f"{len(mean)} steps"
-    return ChartSpec(
-        "ahead",
-        "What comes next",
-        {"past": past, "mean": mean, "sd": sd, "name": target},
-        f"The last values, and the forecast of {span} with its 90 % band.",
-        "known, then forecast with 90 % band",
-    )
-
-
-def add_forecast_chart(model: OnlineModel, section: TargetSection) -> TargetSection:
-    """Add a forecast chart to the section, if the model can forecast."""
-    return (
-        section._replace(groups=[*section.groups, *_forecast_groups(model)])
-        if model.schema.lags
-        else section
-    )
-
-
-def _forecast_groups(model: OnlineModel) -> list[ChartGroup]:
-    try:
-        season = 0 if model.schema.clock is None else model.schema.clock.season_steps
-        steps = min(max(season, DEFAULT_CHART_STEPS), MAX_CHART_STEPS)
-        ahead = forecast_horizon(model, steps)
-    except UsageError:
-        return []
-    if not np.isfinite(ahead.forecast.mean).all():
-        return []
-    return [ChartGroup("What comes next", [build_forecast_chart(model, ahead)])]
-
-
 MAX_ORIGINS: Final = 500
+MIN_KEY_ORIGINS: Final = 20
+"""Origins of a series, and the least of each key of a fleet, which share those of a series."""
 _ORIGINS_PER_BATCH: Final = 50
 _MISS_PENALTY: Final = 20.0
 """Weight of a miss in the 90 % interval score: 2 / (1 - 0.9)."""
@@ -300,12 +267,38 @@ class BacktestStep(NamedTuple):
     msis: float | None
 
 
+class ShownOrigin(NamedTuple):
+    """Forecasts from one origin beside what followed, for a chart."""
+
+    title: str
+    times: list[str]  # of the past and the steps; empty without a clock
+    past: FloatArray  # (P,) the last values before the origin
+    truth: FloatArray  # (S,)
+    mean: FloatArray  # (S,)
+    lower: FloatArray  # (S,)
+    upper: FloatArray  # (S,)
+
+
+class KeyBacktest(NamedTuple):
+    """Metrics of one key of a fleet, as means over all steps."""
+
+    key: str
+    origins: int
+    level: str  # of the verdict
+    mase: float | None
+    smape: float | None
+    msis: float | None
+    coverage_90: float | None
+
+
 class BacktestResult(NamedTuple):
     """Metrics of all steps, and the number of origins."""
 
     origins: int
     steps: list[BacktestStep]
     learning: bool = False  # whether the model learned between origins
+    shown: tuple[ShownOrigin, ...] = ()  # the worst, a typical and the best origin of one series
+    keys: tuple[KeyBacktest, ...] = ()  # of a fleet
 
     @property
     def verdict(self) -> Verdict:
@@ -342,37 +335,139 @@ class BacktestResult(NamedTuple):
                 "sentences": list(verdict.sentences),
             },
             "steps": [step._asdict() for step in self.steps],
+            **({"keys": [key._asdict() for key in self.keys]} if self.keys else {}),
         }
 
 
 def run_backtest(
-    model: OnlineModel,
+    model: StreamModel,
     stream: Stream,
     steps: int,
     notice: Callable[[str], None] = lambda text: None,
     *,
     learn: bool = False,
 ) -> BacktestResult:
-    """Forecast from many origins of a stream, and score every step.
+    """Forecast from many origins of a stream, and score every step; of a fleet over all keys.
 
     With `learn` the model learns the rows before each origin (pass a copy).
     """
+    if isinstance(model, Fleet):
+        return _run_fleet_backtest(model, stream, steps, notice, learn)
+    assert isinstance(model, OnlineModel)
     check_horizon(model, steps)
     rows = concat_rows(list(stream))
     if len(rows.y) < steps:
         raise DataError(
             f"--horizon {steps} needs {steps} rows or more, but there are {len(rows.y)}"
         )
-    places = np.unique(np.linspace(0, len(rows.y) - steps, MAX_ORIGINS).astype(np.int64))
-    past = align_history(model.schema, model.timeline, model.history, rows, SequenceNotices(notice))
-    past = past.copy()
+    found = _follow_origins(model, rows, steps, MAX_ORIGINS, SequenceNotices(notice), learn)
+    shown = _select_shown(model, rows, found)
+    return _score_steps(found)._replace(learning=learn, shown=shown)
+
+
+def _run_fleet_backtest(
+    fleet: Fleet, stream: Stream, steps: int, notice: Callable[[str], None], learn: bool
+) -> BacktestResult:
+    """Forecast from many origins of every key, and score every step over all keys.
+
+    Each key is scored by its own model, as if that were exported. Errors of a key are divided by
+    the mean change of its own values before they are pooled for MASE and MSIS.
+    """
+    check_horizon(fleet.overall, steps)
+    rows = concat_rows(list(stream))
+    groups = list(group_by_key(read_keys(rows, fleet.key)))
+    origins = max(MIN_KEY_ORIGINS, MAX_ORIGINS // max(len(groups), 1))
+    notices, left_out = SequenceNotices(notice), 0
+    found: list[OriginOutcomes] = []
+    keys: list[KeyBacktest] = []
+    for key, places in groups:
+        model = fleet.models.find_model(key) if len(places) >= steps else None
+        if model is None:
+            left_out += 1
+            continue
+        part = _follow_origins(model, take_rows(rows, places), steps, origins, notices, learn)
+        scored = _score_steps(part)
+        figures = {name: scored.average(name) for name in ("mase", "smape", "msis", "coverage_90")}
+        keys.append(KeyBacktest(key, scored.origins, scored.verdict.level, **figures))
+        found.append(part)
+    if not found:
+        raise DataError(
+            f"--horizon {steps} needs a key with {steps} rows or more that the fleet has learned, "
+            f"but none of the {len(groups):,} keys of {stream.source} is one"
+        )
+    if left_out:
+        notice(
+            f"left out {left_out:,} of {len(groups):,} keys: they have no model, or fewer than "
+            f"{steps} rows"
+        )
+    pooled = OriginOutcomes(*map(np.concatenate, zip(*found, strict=True)))
+    return _score_steps(pooled)._replace(learning=learn, keys=tuple(keys))
+
+
+class OriginOutcomes(NamedTuple):
+    """Forecasts from n origins over S steps, and what followed."""
+
+    place: IntArray  # (n,) rows before each origin
+    truth: FloatArray  # (n, S)
+    mean: FloatArray  # (n, S)
+    lower: FloatArray  # (n, S) edges of the 90 % interval
+    upper: FloatArray  # (n, S)
+    last: FloatArray  # (n, S) the last value before the origin
+    season_ago: FloatArray  # (n, S) NaN without a season
+    scale: FloatArray  # (n, 1) mean absolute change of the values over a season
+
+    @property
+    def scaled_errors(self) -> FloatArray:
+        """Mean absolute error of each origin (n,), divided by the scale; NaN if unknown."""
+        error = np.abs(self.truth - self.mean)
+        seen = np.isfinite(error)
+        total = np.sum(np.where(seen, error, 0.0), axis=1)
+        size = self.scale[:, 0] * np.sum(seen, axis=1)
+        unknown = np.full(len(total), np.nan)
+        return np.asarray(np.divide(total, size, out=unknown, where=size > 0.0))
+
+
+def _follow_origins(
+    model: OnlineModel,
+    rows: Rows,
+    steps: int,
+    origins: int,
+    notices: SequenceNotices,
+    learn: bool,
+) -> OriginOutcomes:
+    """Forecast from evenly spaced rows of one series."""
+    places = np.unique(np.linspace(0, len(rows.y) - steps, origins).astype(np.int64))
+    past = align_history(model.schema, model.timeline, model.history, rows, notices).copy()
     make = _forecast_while_learning if learn else _forecast_origins
     made = make(model, past, rows, places, steps)
-    return _score_steps(model, past, rows, places, made)._replace(learning=learn)
+    return _compare_with_truth(model, past, rows, places, made)
+
+
+SHOWN_PAST_STEPS: Final = 48
+
+
+def _select_shown(model: OnlineModel, rows: Rows, found: OriginOutcomes) -> tuple[ShownOrigin, ...]:
+    """Select the origins with the largest, the median and the smallest error."""
+    order = np.argsort(found.scaled_errors)
+    order = order[np.isfinite(found.scaled_errors[order])]
+    if not len(order):
+        return ()
+    titles = ("worst origin", "typical origin", "best origin")
+    clock, steps = model.schema.clock, found.mean.shape[1]
+    shown = []
+    for title, at in zip(titles, order[[-1, len(order) // 2, 0]].tolist(), strict=True):
+        place = int(found.place[at])
+        start = max(0, place - SHOWN_PAST_STEPS)
+        times: list[str] = []
+        if clock is not None and rows.time is not None:
+            times = format_times(clock, rows.time[start : place + steps])
+        one = (found.truth[at], found.mean[at], found.lower[at], found.upper[at])
+        shown.append(ShownOrigin(title, times, rows.y[start:place, 0], *one))
+    return tuple(shown)
 
 
 def _forecast_while_learning(
-    model: OnlineModel, past: History, rows: Rows, places: Any, steps: int
+    model: OnlineModel, past: History, rows: Rows, places: IntArray, steps: int
 ) -> list[Forecast]:
     """Forecast the steps from each origin by a model that has learned all rows before it."""
     future, done, made = _hide_unknown_inputs(model, rows), 0, []
@@ -387,13 +482,15 @@ def _forecast_while_learning(
 
 
 def _forecast_origins(
-    model: OnlineModel, past: History, rows: Rows, places: Any, steps: int
+    model: OnlineModel, past: History, rows: Rows, places: IntArray, steps: int
 ) -> list[Forecast]:
     """Forecast the steps from each origin; an origin is the number of rows before it.
 
-    The network does not change. Weights and widths by step follow the outcomes of earlier origins.
+    The network does not change. Weights and widths by step follow the outcomes of earlier origins,
+    those of the first step too.
     """
     history, errors, done, scored = past.copy(), model.step_errors, 0, 0
+    context = model.forecast_context
     if not np.array_equal(past.values, model.history.values, equal_nan=True):
         errors = errors.drop_pending()
     targets = _join_targets(model, past, rows)
@@ -407,17 +504,25 @@ def _forecast_origins(
             done = place
             known.append(history.copy())
         ahead = [take_rows(future, chosen + h) for h in range(steps)]
-        paths = forecast_origins(model.forecast_context, known, ahead)
+        paths = forecast_origins(context, known, ahead)
         for k, place in enumerate(chosen.tolist()):
             values = targets[: len(past.values) + place]
-            errors = errors.advance(place - scored).resolve_pending(
-                values, model.forecast_context.season
-            )
+            errors = errors.advance(place - scored).resolve_pending(values, context.season)
             scored, path = place, paths.select_origin(k)
             combined = errors.open_combiner().combine(path.candidates)
+            context = context._replace(errors=errors)
+            made.append(path.apply_combination(combined, context))
+            errors = _learn_first_step(context, path.first, rows.y[place : place + 1, 0])
             errors = errors.add_origin(path.candidates, combined)
-            made.append(path.apply_combination(combined))
     return made
+
+
+def _learn_first_step(context: ForecastContext, first: FirstStep, y: FloatArray) -> StepErrors:
+    """Record the error of the first step from one origin, unless its inputs were unknown."""
+    if first.unknown[0]:
+        return context.errors
+    mean, sd = first.network.mean[:, 0], first.network.sd[:, 0]
+    return context.learn_one_step(mean, sd, first.naive, y)[0]
 
 
 def _hide_unknown_inputs(model: OnlineModel, rows: Rows) -> Rows:
@@ -434,10 +539,10 @@ def _join_targets(model: OnlineModel, past: History, rows: Rows) -> FloatArray:
     return np.concatenate((past.values[:, at], rows.y[:, 0]))
 
 
-def _score_steps(
-    model: OnlineModel, past: History, rows: Rows, places: Any, made: list[Forecast]
-) -> BacktestResult:
-    """Score each step against the true values, the last value and the value one season earlier."""
+def _compare_with_truth(
+    model: OnlineModel, past: History, rows: Rows, places: IntArray, made: list[Forecast]
+) -> OriginOutcomes:
+    """Return forecasts beside the true values, the last value and the value one season earlier."""
     clock = model.schema.clock
     season = 0 if clock is None else clock.season_steps
     every = _join_targets(model, past, rows)
@@ -445,41 +550,58 @@ def _score_steps(
     last = np.array([_last_known(every[: int(end)]) for end in origin])
     change = np.abs(every[season or 1 :] - every[: -(season or 1)])
     scale = float(np.nanmean(change)) if np.isfinite(change).any() else 0.0
-    means = np.stack([forecast.mean[:, 0] for forecast in made])
-    distributions = np.stack([forecast.stated[:, 0] for forecast in made])
-    found = []
-    for h in range(means.shape[1]):
-        truth, mean = every[origin + h], means[:, h]
-        lower, upper = read_distribution(distributions[:, h]).interval(0.9)
+    mean = np.stack([forecast.mean[:, 0] for forecast in made])
+    lower, upper = np.empty_like(mean), np.empty_like(mean)
+    for k, forecast in enumerate(made):
+        lower[k], upper[k] = read_distribution(forecast.stated[:, 0]).interval(0.9)
+    steps = mean.shape[1]
+    return OriginOutcomes(
+        places,
+        every[origin[:, None] + np.arange(steps)],
+        mean,
+        lower,
+        upper,
+        np.repeat(last[:, None], steps, axis=1),
+        np.stack([_season_ago(every, origin, h, season) for h in range(steps)], axis=1),
+        np.full((len(places), 1), scale),
+    )
+
+
+def _score_steps(found: OriginOutcomes) -> BacktestResult:
+    """Score each step against the true values, the last value and the value one season earlier."""
+    scored = []
+    for h in range(found.mean.shape[1]):
+        truth, mean, lower, upper, last, ago = (part[:, h] for part in found[1:7])
         seen = np.isfinite(truth) & np.isfinite(mean)
         inside = (truth >= lower) & (truth <= upper)
         miss = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
-        ago = _season_ago(every, origin, h, season)
-        score = float(np.mean((upper - lower + _MISS_PENALTY * miss)[seen]))
+        score = upper - lower + _MISS_PENALTY * miss
         size = (np.abs(truth) + np.abs(mean))[seen]
-        missed = np.abs(truth - mean)[seen]
-        found.append(
+        missed = np.abs(truth - mean)
+        scaled = seen & (found.scale[:, 0] > 0.0)
+        scale = found.scale[scaled, 0]
+        scored.append(
             BacktestStep(
                 h + 1,
                 int(seen.sum()),
                 _root_mean_square((truth - mean)[seen]),
                 _root_mean_square((truth - last)[seen]),
-                None if ago is None else _root_mean_square((truth - ago)[seen]),
+                _root_mean_square((truth - ago)[seen]) if np.isfinite(ago).any() else None,
                 float(np.mean(inside[seen])),
                 float(np.mean((upper - lower)[seen])),
-                score,
-                float(np.mean(missed)) / scale if scale else None,
-                float(np.mean(200.0 * missed / size)) if np.all(size > 0.0) else None,
-                score / scale if scale else None,
+                float(np.mean(score[seen])),
+                float(np.mean(missed[scaled] / scale)) if len(scale) else None,
+                float(np.mean(200.0 * missed[seen] / size)) if np.all(size > 0.0) else None,
+                float(np.mean(score[scaled] / scale)) if len(scale) else None,
             )
         )
-    return BacktestResult(len(places), found)
+    return BacktestResult(len(found.place), scored)
 
 
-def _season_ago(every: FloatArray, origin: Any, h: int, season: int) -> FloatArray | None:
+def _season_ago(every: FloatArray, origin: IntArray, h: int, season: int) -> FloatArray:
     """Return the values a whole number of seasons before step h that are known at the origin."""
     if not season:
-        return None
+        return np.full(len(origin), np.nan)
     back = season * (h // season + 1)
     source = origin + h - back
     return np.where(source >= 0, every[np.maximum(source, 0)], np.nan)
@@ -494,3 +616,56 @@ def _last_known(values: FloatArray) -> float:
 def _root_mean_square(errors: FloatArray) -> float:
     known = errors[np.isfinite(errors)]
     return float(np.sqrt(np.mean(known**2))) if len(known) else float("nan")
+
+
+DEFAULT_CHART_STEPS: Final = 24
+"""Steps drawn for a series without a season."""
+MAX_CHART_STEPS: Final = 96
+
+
+def build_forecast_chart(model: OnlineModel, ahead: HorizonForecast) -> ChartSpec:
+    """Build a chart of the last values and the forecast."""
+    target, clock = model.schema.targets[0], model.schema.clock
+    past = model.history.values[-MAX_CHART_STEPS:, model.timeline.columns.index(target)]
+    mean, half = ahead.forecast.mean[:, 0], INTERVAL_HALF_WIDTHS_SD[90] * ahead.forecast.sd[:, 0]
+    span = f"{ahead.when[0]} to {ahead.when[-1]}" if ahead.when else f"{len(mean)} steps"
+    times = ahead.when
+    if clock is not None and ahead.when:
+        times = [*format_times(clock, model.history.time[-len(past) :]), *times]
+    return ChartSpec(
+        "ahead",
+        "What comes next",
+        {"past": past, "mean": mean, "lower": mean - half, "upper": mean + half, "name": target,
+         "times": times},
+        f"The last values, and the forecast of {span} with its 90 % band.",
+        "known, then forecast with 90 % band",
+    )  # fmt: skip
+
+
+def build_backtest_charts(model: OnlineModel, judged: BacktestResult) -> list[ChartSpec]:
+    """Build charts of the worst, a typical and the best origin of a backtest."""
+    name = model.schema.targets[0]
+    return [
+        ChartSpec("ahead", shown.title, {**shown._asdict(), "name": name}) for shown in judged.shown
+    ]
+
+
+def add_forecast_chart(model: OnlineModel, section: TargetSection) -> TargetSection:
+    """Add a forecast chart to the section, if the model can forecast."""
+    return (
+        section._replace(groups=[*section.groups, *_forecast_groups(model)])
+        if model.schema.lags
+        else section
+    )
+
+
+def _forecast_groups(model: OnlineModel) -> list[ChartGroup]:
+    try:
+        season = 0 if model.schema.clock is None else model.schema.clock.season_steps
+        steps = min(max(season, DEFAULT_CHART_STEPS), MAX_CHART_STEPS)
+        ahead = forecast_horizon(model, steps)
+    except UsageError:
+        return []
+    if not np.isfinite(ahead.forecast.mean).all():
+        return []
+    return [ChartGroup("What comes next", [build_forecast_chart(model, ahead)])]

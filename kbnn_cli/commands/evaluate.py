@@ -79,9 +79,9 @@ def evaluate(
     from kbnn_cli import display, result_screens
 
     watched = alerts is not None or events is not None
-    if horizon is not None and (fail_if or report or plot or watched):
+    if horizon is not None and (fail_if or report or watched):
         raise UsageError(
-            "--horizon cannot be combined with --fail-if, --report, --plot, --alerts or --events"
+            "--horizon cannot be combined with --fail-if, --report, --alerts or --events"
         )
     if alert_rate is not None and not watched:
         raise UsageError("--alert-rate sets the rate of alerts: add --alerts FILE or --events FILE")
@@ -103,10 +103,7 @@ def evaluate(
     }
     check_outputs([*sources, *([events] if events else [])], outputs, models=[model])
     judged = keyed.load(model)
-    asked = {
-        **{"--horizon": horizon is not None, "--plot": plot is not None},
-    }
-    keyed.check_single_model(judged, model, asked)
+    keyed.check_single_model(judged, model, {"--plot": plot is not None})
     if learn:
         judged = keyed.copy_model(judged)
     judged.set_interval_mode(intervals)
@@ -130,11 +127,7 @@ def evaluate(
     ):
         if horizon is not None:
             steps = forecast.run_backtest(
-                keyed.get_overall_model(judged),
-                stream,
-                horizon,
-                display.make_notifier(quiet),
-                learn=learn,
+                judged, stream, horizon, display.make_notifier(quiet), learn=learn
             )
         else:
             scoring = None
@@ -172,6 +165,9 @@ def evaluate(
             display.print_json(steps.to_json())
         else:
             display.print_parts(result_screens.backtest_parts(steps))
+        if plot is not None:
+            charts = forecast.build_backtest_charts(keyed.get_overall_model(judged), steps)
+            result_screens.show_chart(charts, plot, terminal=False)
         return
     on_metrics = [check for check in checks if check not in on_alerts]
     reasons = explain_met_checks(on_metrics, result.figures())

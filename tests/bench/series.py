@@ -1,7 +1,7 @@
 """Time series against naive forecasts and statsforecast: one step, and steps 6 and 24.
 
     pip install statsmodels river vega_datasets pmdarima sktime statsforecast
-    python -m tests.bench.series [--role report] [--peers] [--only NAME]
+    python -m tests.bench.series [--role report] [--peers] [--columns] [--only NAME]
 
 The series are listed in `tests.bench.series_data`; constants were chosen on half of them. Each is
 learned by `kbnn.Model()` with defaults.
@@ -10,6 +10,7 @@ one step    Every row is forecast before it is learned, from row 34 on.
 learning    From up to 150 rows after the first quarter, 24 steps are forecast by a model that has
             learned all rows before.
 frozen      The model learns the first 70 % of the rows; `evaluate --horizon 24` on the rest.
+columns     Seven made columns with a regime change, beside the target alone.
 score       90 % interval score, divided by that of the better naive forecast, whose band is its own
             mean squared error at this step over all rows before the origin.
 """
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kbnn
-from tests.bench.series_data import Floats, Series, load_series
+from tests.bench.series_data import Floats, Series, load_series, make_transformer
 from tests.commands import kbnn as command
 
 FIRST_ROW = 33
@@ -102,7 +103,6 @@ class PeerResult(NamedTuple):
 
 
 PEER_ORIGINS = 30
-PEER_REFITS = 3
 PEER_ROWS = 1000
 PEER_SEASON = 24
 """Longest season that AutoARIMA fits in reasonable time; longer ones are left out for it."""
@@ -111,7 +111,8 @@ PEER_SEASON = 24
 def compare_peers(series: Series) -> dict[str, PeerResult]:
     """Return MASE and time of the model and its peers from the same origins.
 
-    Peers are fitted to the last 1,000 rows at three of the origins, and follow the rows between.
+    Peers are fitted once, to the last 1,000 rows before the first origin, and follow the rows
+    after it. AutoARIMA approximates for more than 150 rows or long seasons, as R does by default.
     """
     from statsforecast.models import AutoARIMA, AutoETS, SeasonalNaive
 
@@ -128,10 +129,11 @@ def compare_peers(series: Series) -> dict[str, PeerResult]:
     results["kbnn"] = _score_peer(y, places, made, scale, time.process_time() - started)
     for make in (AutoETS, AutoARIMA, SeasonalNaive):
         length = 1 if make is AutoARIMA and season > PEER_SEASON else season
-        peer, started, made = make(season_length=length), time.process_time(), []
+        options = {"approximation": rows > 300 or season > 12} if make is AutoARIMA else {}
+        peer, started, made = make(season_length=length, **options), time.process_time(), []
         for k, place in enumerate(places.tolist()):
             recent = y[max(0, place - PEER_ROWS) : place]
-            if k % (PEER_ORIGINS // PEER_REFITS) == 0:
+            if k == 0:
                 peer = peer.fit(recent)
             made.append(
                 peer.forward(recent, h=HORIZON)["mean"]
@@ -272,13 +274,36 @@ def print_peers(chosen: list[Series]) -> None:
           f"{len(chosen)}")  # fmt: skip
 
 
+COLUMN_SEEDS = (11, 12, 13, 14)
+
+
+def print_columns() -> bool:
+    """Print the RMSE of all columns over that of the target alone; return whether it is worse."""
+    found = []
+    print(f"{'RMSE, all columns / alone':30}{'one step':>10}" + "".join(
+        f"{f'step {step}':>10}" for step in SHOWN_STEPS))  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in COLUMN_SEEDS:
+            pair = [make_transformer(6000, seed, alone) for alone in (False, True)]
+            one = [measure_one_step(series, folder)[0] for series in pair]
+            ahead = [forecast_while_learning(series).rmse for series in pair]
+            found.append([one[0] / one[1], *(ahead[0] / ahead[1])])
+            print(f"seed {seed:<25}" + "".join(f"{value:10.3f}" for value in found[-1]), flush=True)
+    mean = np.exp(np.mean(np.log(found), axis=0))
+    print(f"{'geometric mean':30}" + "".join(f"{value:10.3f}" for value in mean))
+    return bool(mean.max() > 1.01)
+
+
 def main() -> None:
     """Print the tables; exit with 1 if a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--role", choices=("choose", "report"))
     parser.add_argument("--only", default="")
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--columns", action="store_true")
     asked = parser.parse_args()
+    if asked.columns:
+        raise SystemExit(1 if print_columns() else 0)
     chosen = [
         series
         for series in load_series()

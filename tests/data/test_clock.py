@@ -241,7 +241,7 @@ def test_timestamps_of_every_unit_and_format(unit: str, tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_bytes(parquet_bytes(table))
     (tmp_path / "s.csv").write_bytes(csv_bytes(table))
     one, other = look([tmp_path / "t.parquet"]), look([tmp_path / "s.csv"])
-    assert_same(one, other)
+    assert_same(one, other, words=False)  # texts have a layout of their own
     zoned = table.set_column(0, "when", pa.array(hours(), pa.timestamp(unit, "Europe/Berlin")))
     (tmp_path / "z.parquet").write_bytes(parquet_bytes(zoned))
     there = look([tmp_path / "z.parquet"]).x

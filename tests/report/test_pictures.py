@@ -203,7 +203,11 @@ def test_rows_below_a_confidence_are_set_aside() -> None:
 
 def test_a_forecast_goes_on_after_the_last_row() -> None:
     past, mean, sd = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0]), np.array([1.0, 2.0])
-    ax = drawn(plots.draw_horizon, past, mean, sd, "y")
+    half = INTERVAL_HALF_WIDTHS_SD[90] * sd
+    times = ["Mon", "Tue", "Wed", "Thu", "Fri"]
+    ax = drawn(plots.draw_horizon, past, mean, mean - half, mean + half, "y", times, mean + 1.0)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["Mon", "Tue", "Wed", "Fri"]
+    assert any(list(line.get_ydata()) == [3.0, 5.0, 6.0] for line in ax.lines)
     assert lines(ax, BLUE) == [([1, 2], [4.0, 5.0])]
     assert any(list(line.get_xdata()) == [-2, -1, 0] for line in ax.lines)
     low, high = edges(ax)
