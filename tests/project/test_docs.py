@@ -164,7 +164,7 @@ def test_the_arrays_of_a_model_file_are_those_documented(here: Path) -> None:
         ("samples/load.csv", "--limit", "100"),
         ("wide.csv",),
         ("late.csv", "--id", "id", "--target", "y"),
-        ("samples/sensors.csv", "--limit", "100", "--predictions", "p.csv", "--surprise"),
+        ("samples/sensors.csv", "--limit", "100", "--alerts", "a.csv", "--watch", "all"),
     ):
         assert command("train", *words, "-m", "m.npz", "--fresh", "-q").code == 0
         with zipfile.ZipFile(here / "m.npz") as file:
