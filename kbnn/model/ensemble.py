@@ -45,8 +45,10 @@ is better without it, and none with many classes.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from time import thread_time
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -299,12 +301,27 @@ def prior_scales(variant: int) -> tuple[float, float]:
     return _PRIOR_SCALES[variant % len(_PRIOR_SCALES)]
 
 
+_helpers = threading.local()
+
+
+def get_helper_seconds() -> float:
+    """Return the processor time that `map_members` has spent in threads for the calling thread."""
+    return float(getattr(_helpers, "seconds", 0.0))
+
+
 def map_members(work: Callable[[T], U], members: Sequence[T], rows: int) -> list[U]:
     """Apply `work` to all members and return results in order; many rows are worth threads."""
     if len(members) < 2 or rows < THREAD_ROWS:
         return [work(member) for member in members]
+
+    def measure(member: T) -> tuple[U, float]:
+        start = thread_time()
+        return work(member), thread_time() - start
+
     with ThreadPoolExecutor(min(len(members), os.cpu_count() or 1)) as pool:
-        return list(pool.map(work, members))
+        made = list(pool.map(measure, members))
+    _helpers.seconds = get_helper_seconds() + sum(seconds for _, seconds in made)
+    return [result for result, _ in made]
 
 
 def make_equal_weights(count: int) -> PoolWeights:

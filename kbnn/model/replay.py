@@ -23,7 +23,10 @@ surplus speeds up the start: updating means alone from the first row learns slow
 starts to replay after 1,024 rows (kbnn.model.candidates) keeps its surplus until the comparison
 ends.
 
-After a drift alarm, the rows before it are dropped at the next burst and the schedule restarts.
+After a drift alarm, the rows before it are dropped at the next burst and the schedule restarts. A
+gradual change raises no alarm. Where every network replays, the oldest 64 rows of the buffer are
+therefore compared with the newest 64 at each burst: if their log likelihood is lower by four
+standard errors, the older half of the buffer is dropped.
 """
 
 from __future__ import annotations
@@ -200,6 +203,10 @@ MAX_BURST_ROWS: Final = 512
 ALARM_REPLAY_RATIO: Final = 2
 """Largest replay ratio after a drift alarm: the few rows since then would be overfitted."""
 
+COMPARED_ROWS: Final = 64
+OUTDATED_STANDARD_ERRORS: Final = 4.0
+"""Rows at each end of the buffer that are compared, and the difference that counts."""
+
 
 class ReplayState(NamedTuple):
     """Progress of the replay schedule."""
@@ -251,6 +258,13 @@ def add_to_backlog(
     ratio = min(ratio, ALARM_REPLAY_RATIO) if replay.since else ratio
     share = compute_replay_share(n, full_rows)
     return replay._replace(backlog=replay.backlog + compute_replay_interval(n - 1) * ratio * share)
+
+
+def are_outdated(oldest: FloatArray, newest: FloatArray) -> bool:
+    """Return whether the oldest rows have a lower log likelihood, by four standard errors."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.sqrt((np.var(oldest) + np.var(newest)) / len(oldest))
+        return bool(np.mean(newest) - np.mean(oldest) > OUTDATED_STANDARD_ERRORS * error)
 
 
 def draw_replay_rows(seed: int, seen: int, rows: int, count: int) -> IntArray:

@@ -21,6 +21,7 @@ from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.verdicts import find_metrics
 from kbnn.model import file as modelfile
+from kbnn.model.ensemble import get_helper_seconds
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
@@ -445,10 +446,10 @@ class Training:
         """Receive learned rows, and account for time and counts."""
         while True:
             known = len(self.model.card.curve.points[0])
-            start, used = perf_counter(), thread_time()
+            start, used = perf_counter(), thread_time() + get_helper_seconds()
             one = next(learned, None)
             points = self.model.card.curve.points
-            self.processor_seconds += thread_time() - used
+            self.processor_seconds += thread_time() + get_helper_seconds() - used
             self.seconds.learn += perf_counter() - start
             if one is None:
                 return

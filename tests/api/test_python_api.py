@@ -130,7 +130,7 @@ def test_the_command_line_and_python_write_the_same_bytes(csv: Path, tmp_path: P
 
 def test_python_has_the_options_of_the_command() -> None:
     # What is printed, and where; and what only an exit code tells.
-    shown = {"log", "dry_run", "json", "quiet", "help_all", "fail_if"}
+    shown = {"log", "dry_run", "json", "quiet", "help_all", "fail_if", "plot"}
     said = {p.name for p in load_command("train").params} - shown - {"sources"}
     here = {*signature(kbnn.train).parameters, *TrainKeywords.__annotations__} - {"data", "options"}
     former = set(FORMER_KEYWORDS)

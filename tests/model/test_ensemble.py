@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -280,3 +282,19 @@ def test_encoded_networks_are_dropped_when_classes_become_many() -> None:
     assert len(specs) == 3
     assert all(spec.encoding == "none" for spec in specs)
     assert np.isclose(np.sum(model.learner_state.pool.weight), 1.0)
+
+
+def test_processor_time_of_threads_is_counted_for_the_caller() -> None:
+    def work(member: int) -> int:
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            pass
+        return member + 1
+
+    before, own = ensemble.get_helper_seconds(), time.thread_time()
+    assert ensemble.map_members(work, [1, 2, 3], 100_000) == [2, 3, 4]
+    assert ensemble.get_helper_seconds() - before >= 0.06
+    assert time.thread_time() - own < 0.02
+    before = ensemble.get_helper_seconds()
+    assert ensemble.map_members(work, [1, 2], 1) == [2, 3]
+    assert ensemble.get_helper_seconds() == before

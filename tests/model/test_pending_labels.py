@@ -183,6 +183,30 @@ def test_a_late_label_counts_as_much_as_its_row_says(tmp_path: Path) -> None:
                                     target="y", rehearse="off"), whole)  # fmt: skip
 
 
+def test_weight_and_input_error_of_a_row_are_kept_for_a_label_from_another_file(
+    tmp_path: Path,
+) -> None:
+    """The file of labels has neither column."""
+    rng = np.random.default_rng(0)
+    x, sd, w = rng.normal(size=300), rng.uniform(0.1, 1.0, 300), rng.uniform(0.2, 3.0, 300)
+    y = x + 0.1 * rng.normal(size=300)
+    texts = [[f"{v:.4f}" for v in row] for row in np.column_stack((x, sd, w, y)).tolist()]
+    tables = {
+        "whole": ["id,x,x_sd,w,y", *(",".join((str(k), *row)) for k, row in enumerate(texts))],
+        "rows": ["id,x,x_sd,w,y", *(f"{k},{a},{b},{c}," for k, (a, b, c, _) in enumerate(texts))],
+        "labels": ["id,y", *(f"{k},{row[-1]}" for k, row in enumerate(texts))],
+    }
+    for name, lines in tables.items():
+        (tmp_path / name).write_text("\n".join([*lines, ""]))
+    words: dict[str, Any] = {"id": "id", "weight": "w", "layers": 6, "target": "y"}
+    models = []
+    for sources in (["whole"], ["rows", "labels"]):
+        made = tmp_path / f"{sources[0]}.npz"
+        kbnn.train([tmp_path / one for one in sources], model=made, replay="off", **words)
+        models.append(modelfile.load(str(made)))
+    assert same_network(*models)
+
+
 def test_what_a_late_label_was_is_told_beside_the_forecast_of_then() -> None:
     """Whether it was an outlier shows when it comes; mean and sd are those of then."""
     rng = np.random.default_rng(2)

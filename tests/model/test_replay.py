@@ -407,3 +407,44 @@ def test_alarms_among_the_first_rows_do_not_restart_replay(
     monkeypatch.setattr(learner, "events_of", lambda said, first: LearnEvents([first]))
     model.learn(slice_rows(taken, rows, rows + 1))
     assert model.learner_state.replay_state.alarm == (rows + 1 if noted else 0)
+
+
+def turning_rows(count: int, turns: float) -> tuple[FloatArray, FloatArray]:
+    """Return two inputs, and the side of a line through 0 that turns steadily after row 400."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((count, 2))
+    angle = 2.0 * np.pi * turns * np.maximum(np.arange(count) - 400, 0) / count
+    return x, (x[:, 0] * np.cos(angle) + x[:, 1] * np.sin(angle) > 0.0).astype(float)
+
+
+@pytest.mark.parametrize("turns", [0.0, 0.6])
+def test_rows_that_a_gradual_change_has_outdated_are_dropped(turns: float) -> None:
+    x, y = turning_rows(1400, turns)
+    cuts = [block(x, y)], [block(x[:700], y[:700]), block(x[700:], y[700:], first=701)]
+    models = []
+    for cut in cuts:
+        model = OnlineModel(Settings(hidden=(10,), drift=False), schema(2, classes=2))
+        for part in cut:
+            model.learn(part)
+        models.append(model)
+    one, two = (len(model.learner_state.buffer) for model in models)
+    assert one == two
+    assert one == 1400 if turns == 0.0 else one < 800
+    assert not differences(*models)
+
+
+def test_an_ensemble_with_a_network_without_replay_keeps_its_rows() -> None:
+    x, y = turning_rows(1400, 0.6)
+    model = OnlineModel(Settings(drift=False), schema(2, classes=2))
+    model.learn(block(x, y))
+    assert {spec.replays for spec in model.learner_state.specs} == {False, True}
+    assert len(model.learner_state.buffer) == 1400
+
+
+@pytest.mark.parametrize(("gap", "outdated"), [(0.6, False), (0.8, True), (-0.8, False)])
+def test_rows_are_outdated_four_standard_errors_below(gap: float, outdated: bool) -> None:
+    newest = np.resize(
+        [-1.0, 1.0], 64
+    )  # the difference of means has the error sqrt(2 / 64) = 0.177
+    assert replay.are_outdated(newest - gap, newest) == outdated
+    assert not replay.are_outdated(np.full(64, -np.inf), newest)
