@@ -32,7 +32,7 @@ A history is a sorted sample of HISTORY_ROWS values: every value at first, later
 HISTORY_ROWS / MEMORY_ROWS of them, each in place of another, so that old values fade with a mean
 life of MEMORY_ROWS rows. Multiples of the golden ratio choose the rows that enter and the ranks
 that leave: all ranks leave equally often, and no period of the stream is preferred. After a lasting
-change the history keeps a share CHANGE_SHARE of its values and starts anew: when the share of
+change the history keeps a share CHANGE_SHARE of its values and starts again: when the share of
 values beyond the 90 % (and 10 %) quantile, averaged over CHANGE_ROWS, differs from that of the
 history by CHANGE_SD standard errors (`_has_changed`). Memory is constant, and results do not depend
 on how rows are grouped into batches.
