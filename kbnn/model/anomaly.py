@@ -40,7 +40,7 @@ on how rows are grouped into batches.
 The readable version is kbnn.model.anomaly_reference, the compiled one csrc/anomaly.c.
 
 A `Monitor` holds one detector per target and per watched input, whose forecast is its conditional
-distribution given the other watched inputs (kbnn.core.input_moments). Rows are scored under the
+distribution given the other numeric inputs (kbnn.core.input_moments). Rows are scored under the
 distributions predicted before they were learned, in the order in which they are learned; later
 passes do not count. A model has a monitor only after `set_alert_rate`. In a fleet each key has a
 monitor of its own (kbnn.fleet.key_index), with FLEET_HISTORY_ROWS values per statistic and without
@@ -91,7 +91,7 @@ from kbnn.model.anomaly_reference import (
     WINDOWS,
     DetectorState,
 )
-from kbnn.model.settings import DEFAULT_ALERT_RATE, AlertRate, choose_watched
+from kbnn.model.settings import DEFAULT_ALERT_RATE, AlertRate, WatchedColumns, choose_watched
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import MAX_NORMAL_SCORE, Forecast, score_targets
 
@@ -320,8 +320,7 @@ FLEET_HISTORY_ROWS: Final = 256
 class InputWatch(NamedTuple):
     """The inputs that are monitored, their joint distribution and a detector for each."""
 
-    columns: tuple[str, ...]
-    has_targets: bool  # whether the targets raise alerts too
+    chosen: WatchedColumns
     moments: WatchedInputs
     detectors: tuple[DetectorState, ...]
 
@@ -338,8 +337,8 @@ class Monitor(NamedTuple):
         """False alarms per row of each detector that raises alerts."""
         if self.inputs is None:
             return self.rate / len(self.detectors)
-        targets = len(self.detectors) if self.inputs.has_targets else 0
-        return self.rate / (targets + len(self.inputs.columns))
+        columns, _, has_targets = self.inputs.chosen
+        return self.rate / (has_targets * len(self.detectors) + len(columns))
 
 
 def start_monitor(
@@ -358,12 +357,12 @@ def start_monitor(
 
 
 def start_input_watch(
-    columns: tuple[str, ...], has_targets: bool, seed: int = 0, *, has_clock: bool = False
+    chosen: WatchedColumns, seed: int = 0, *, has_clock: bool = False
 ) -> InputWatch:
     """Start to watch inputs, before any row."""
     detector = init_detector(has_clock=has_clock, seed=seed % 2**53)
-    moments = init_watched_inputs(len(columns))
-    return InputWatch(columns, has_targets, moments, (detector,) * len(columns))
+    moments = init_watched_inputs(len(chosen.columns) + len(chosen.others))
+    return InputWatch(chosen, moments, (detector,) * len(chosen.columns))
 
 
 def is_valid_watch(watch: InputWatch, like: InputWatch) -> bool:
@@ -427,12 +426,12 @@ def set_alert_rate(
     if rate is not None:
         monitor = monitor._replace(rate=rate.per_row(schema))
     if chosen is not None:
-        before, (columns, has_targets) = monitor.inputs, chosen
-        if before is not None and before.columns == columns:
-            monitor = monitor._replace(inputs=before._replace(has_targets=has_targets))
+        before = monitor.inputs
+        if before is not None and before.chosen[:2] == chosen[:2]:
+            monitor = monitor._replace(inputs=before._replace(chosen=chosen))
         else:
-            new = start_input_watch(columns, has_targets, seed, has_clock=has_clock)
-            monitor = monitor._replace(inputs=new if columns else None)
+            new = start_input_watch(chosen, seed, has_clock=has_clock)
+            monitor = monitor._replace(inputs=new if chosen.columns else None)
     model.monitor = monitor
 
 
@@ -466,7 +465,7 @@ def monitor_rows(
     monitor, surprise, found = update_monitor(monitor, stack_targets(task, rows.y, z, seconds))
     if monitor.inputs is not None:
         inputs, of_inputs = _monitor_inputs(monitor, monitor.inputs, schema, rows, seconds)
-        found = of_inputs if not inputs.has_targets else found + of_inputs
+        found = of_inputs if not inputs.chosen.has_targets else found + of_inputs
         found.sort(key=lambda alert: (alert.at, alert.target))
         monitor = monitor._replace(inputs=inputs)
     alerts = [
@@ -481,8 +480,9 @@ def _monitor_inputs(
 ) -> tuple[InputWatch, list[RowAlert]]:
     """Predict each watched input from the others, and update its detector."""
     places = {place.column: j for j, place in enumerate(schema.layout) if place.category is None}
-    x = np.full((len(rows.x), len(watch.columns)), np.nan)
-    for j, name in enumerate(watch.columns):
+    names = watch.chosen.columns + watch.chosen.others
+    x = np.full((len(rows.x), len(names)), np.nan)
+    for j, name in enumerate(names):
         if name in places:
             x[:, j] = rows.x[:, places[name]]
     moments, mean, sd = follow_inputs(watch.moments, x)
@@ -496,7 +496,7 @@ def _monitor_inputs(
         for alert in found:
             at = alert.at
             told = (float(x[at, j]), float(mean[at, j]), float(sd[at, j]))
-            alerts.append(RowAlert(*alert[:7], watch.columns[j], *told))
+            alerts.append(RowAlert(*alert[:7], names[j], *told))
     return watch._replace(moments=moments, detectors=tuple(detectors)), alerts
 
 

@@ -59,6 +59,7 @@ from kbnn.model.settings import (
     ROW_EVIDENCE_LIMIT,
     TARGET_LIMIT,
     Settings,
+    WatchedColumns,
 )
 from kbnn.plain_values import read_dataclass, read_value
 from kbnn.targets.base import TargetType, is_valid_output_count
@@ -92,8 +93,10 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
         monitor = {"monitor": {"rate": model.monitor.rate}}
         detectors, watch = model.monitor.detectors, model.monitor.inputs
         if watch is not None:
-            monitor["monitor"]["watch"] = [*watch.columns]
-            monitor["monitor"]["watch_targets"] = watch.has_targets
+            columns, others, has_targets = watch.chosen
+            monitor["monitor"]["watch"] = [*columns]
+            monitor["monitor"]["watch_others"] = [*others]
+            monitor["monitor"]["watch_targets"] = has_targets
             out.update({f"watch/{name}": a for name, a in watch.moments._asdict().items()})
             detectors += watch.detectors
         for j, detector in enumerate(detectors):
@@ -251,11 +254,14 @@ def _restore_monitor(model: OnlineModel, header: dict[str, Any], arrays: Arrays)
     has_clock = model.schema.clock is not None
     pattern = start_monitor(model.task, rate, has_clock=has_clock)
     columns = tuple(read_value(list[str], header.get("watch", []), "watch"))
-    _require(len(set(columns)) == len(columns) <= MAX_WATCHED, "watched columns")
+    others = tuple(read_value(list[str], header.get("watch_others", []), "watch_others"))
+    names = columns + others
+    _require(len(set(names)) == len(names) <= MAX_WATCHED, "watched columns")
     likes = pattern.detectors
     if columns:
         has_targets = read_value(bool, header["watch_targets"], "watch_targets")
-        watch = start_input_watch(columns, has_targets, has_clock=has_clock)
+        chosen = WatchedColumns(columns, others, has_targets)
+        watch = start_input_watch(chosen, has_clock=has_clock)
         likes += watch.detectors
     detectors = []
     for j, like in enumerate(likes):

@@ -509,8 +509,16 @@ def parse_alert_rate(value: float | str) -> AlertRate:
     )
 
 
-def choose_watched(schema: Schema, watch: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """Return the inputs that `--watch` names, and whether the targets are watched too.
+class WatchedColumns(NamedTuple):
+    """The inputs that are watched, other numeric inputs, and whether targets are watched too."""
+
+    columns: tuple[str, ...]
+    others: tuple[str, ...]  # used to predict the watched ones
+    has_targets: bool
+
+
+def choose_watched(schema: Schema, watch: tuple[str, ...]) -> WatchedColumns:
+    """Return the columns that `--watch` names.
 
     Parameters
     ----------
@@ -533,7 +541,7 @@ def choose_watched(schema: Schema, watch: tuple[str, ...]) -> tuple[tuple[str, .
         and schema.get_column(place.column).kind == "number"
     ]
     if watch == ("target",):
-        return (), True
+        return WatchedColumns((), (), True)
     if schema.id is not None:
         raise UsageError(f"{shown}: cannot be combined with --id, whose labels come without inputs")
     if watch in (("inputs",), ("all",)):
@@ -551,4 +559,5 @@ def choose_watched(schema: Schema, watch: tuple[str, ...]) -> tuple[tuple[str, .
         has_targets = any(name in schema.targets for name in watch)
     if len(columns) > MAX_WATCHED:
         raise UsageError(f"{shown}: {len(columns)} inputs are more than {MAX_WATCHED}")
-    return columns, has_targets
+    others = [name for name in numbers if name not in columns]
+    return WatchedColumns(columns, tuple(others[: MAX_WATCHED - len(columns)]), has_targets)

@@ -424,18 +424,26 @@ def test_faults_of_inputs_name_the_column(stream: Path) -> None:
     assert len(found) <= 8  # 3 false alarms are expected
     kbnn_api.train("rows.csv", "y", model="api.npz", layers=5, watch="all", alerts="b.csv")
     assert read_alerts(stream / "b.csv") == found
+    assert kbnn(*words, "--watch", "a", "--alerts", "a.csv").code == 0  # b predicts it all the same
+    (alone,) = [one for one in read_alerts(stream / "a.csv") if one["row"] == str(SPIKE + 1)]
+    assert alone["lower"] == spike["lower"]
     assert kbnn(*words, "--watch", "c,y", "--alerts", "a.csv").code == 0
     assert {one["target"] for one in read_alerts(stream / "a.csv")} <= {"c", "y"}
     assert kbnn(*words, "--watch", "inputs", "--alerts", "a.csv").code == 0
     assert "y" not in {one["target"] for one in read_alerts(stream / "a.csv")}
 
 
-def test_watched_inputs_resume_and_evaluate_bit_for_bit(stream: Path) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "others"), [("all", ()), ("b", ("a", "c")), ("b,y", ("a", "c"))]
+)
+def test_watched_inputs_resume_and_evaluate_bit_for_bit(
+    stream: Path, chosen: str, others: tuple[str, ...]
+) -> None:
     write_inputs(stream / "rows.csv")
     lines = (stream / "rows.csv").read_text().splitlines(keepends=True)
     (stream / "first.csv").write_text("".join(lines[:2101]))
     (stream / "rest.csv").write_text("".join([lines[0], *lines[2101:]]))
-    watch = ("--watch", "all")
+    watch = ("--watch", chosen)
     assert kbnn("train", "rows.csv", "--target", "y", *watch, "--alerts", "a.csv", *QUICK).code == 0
     whole = read_alerts(stream / "a.csv")
     words = ("-m", "m.npz", "--alerts", "b.csv", "-q")
@@ -448,7 +456,10 @@ def test_watched_inputs_resume_and_evaluate_bit_for_bit(stream: Path) -> None:
     for one in after:
         one.update(row=str(int(one["row"]) + 2100), start=str(int(one["start"]) + 2100))
     assert before + after == whole
-    assert load("m.npz").monitor.inputs.columns == ("a", "b", "c")  # type: ignore[union-attr]
+    found = load("m.npz").monitor.inputs.chosen  # type: ignore[union-attr]
+    assert found.others == others
+    assert sorted(found.columns + others) == ["a", "b", "c"]
+    assert found.has_targets == (chosen != "b")
 
 
 @pytest.mark.parametrize(

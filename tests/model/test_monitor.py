@@ -186,7 +186,7 @@ def test_damaged_watched_inputs_are_refused(name: str, value: Any) -> None:
     set_alert_rate(model, watch=("all",))
     model.learn_batch(rows)
     header, arrays = to_state(model)
-    assert from_state(header, arrays).monitor.inputs.columns == ("x",)  # type: ignore[union-attr]
+    assert from_state(header, arrays).monitor.inputs.chosen.columns == ("x",)  # type: ignore[union-attr]
     with pytest.raises(ModelError, match=r"watched inputs|detector"):
         from_state(header, {**arrays, name: value})
 
