@@ -150,7 +150,7 @@ def _score_peer(
 ) -> PeerResult:
     truth = np.stack([y[place : place + HORIZON] for place in places])
     error = np.abs(np.stack(made) - truth) / scale
-    return PeerResult(float(error[:, 0].mean()), float(error.mean()), seconds)
+    return PeerResult(float(np.nanmean(error[:, 0])), float(np.nanmean(error)), seconds)
 
 
 def naive_bands(series: Series, places: Floats, step: int, back: int) -> tuple[Floats, Floats]:
