@@ -32,7 +32,7 @@ A history is a sorted sample of HISTORY_ROWS values: every value at first, later
 HISTORY_ROWS / MEMORY_ROWS of them, each in place of another, so that old values fade with a mean
 life of MEMORY_ROWS rows. Multiples of the golden ratio choose the rows that enter and the ranks
 that leave: all ranks leave equally often, and no period of the stream is preferred. After a lasting
-change the history keeps a share CHANGE_SHARE of its values and starts anew: when the share of
+change the history keeps a share CHANGE_SHARE of its values and starts again: when the share of
 values beyond the 90 % (and 10 %) quantile, averaged over CHANGE_ROWS, differs from that of the
 history by CHANGE_SD standard errors (`_has_changed`). Memory is constant, and results do not depend
 on how rows are grouped into batches.
@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import MAX_ABS_VALUE, FloatArray
 from kbnn.core import kernel, normal
 from kbnn.core.input_moments import (
     MOMENT_ROWS,
@@ -367,17 +367,17 @@ def start_input_watch(
 
 def is_valid_watch(watch: InputWatch, like: InputWatch) -> bool:
     """Return whether arrays read from a file can be those of watched inputs, shaped as `like`."""
-    filled, rows = watch.moments.counts.tolist() if watch.moments.counts.shape == (2,) else (-1, -1)
-    return (
-        all(a.shape == b.shape for a, b in zip(watch.moments, like.moments, strict=True))
-        and bool(np.all(np.isfinite(watch.moments.mean)) and np.all(np.isfinite(watch.moments.cov)))
-        and bool(np.all(np.diag(watch.moments.cov) >= 0.0))
-        and filled in range(MOMENT_ROWS)
-        and rows >= 0.0
-        and rows % MOMENT_ROWS == 0.0
-        and len(watch.detectors) == len(like.detectors)
-        and all(map(is_valid_detector, watch.detectors, like.detectors))
-    )
+    moments = watch.moments
+    if any(a.shape != b.shape for a, b in zip(moments, like.moments, strict=True)):
+        return False
+    filled, rows = moments.counts.tolist()
+    sd = np.sqrt(np.maximum(np.diag(moments.cov), 0.0))
+    unit = np.where(sd > 0.0, sd, 1.0)
+    fits = bool(np.all(np.abs(moments.mean) <= MAX_ABS_VALUE) and np.all(np.isfinite(moments.cov)))
+    fits = fits and float(np.linalg.eigvalsh(moments.cov / np.outer(unit, unit))[0]) > -1e-6
+    fits = fits and not bool(np.any(np.abs(moments.block) > MAX_ABS_VALUE))
+    fits = fits and filled in range(MOMENT_ROWS) and 0.0 <= rows < 2.0**53
+    return fits and rows % MOMENT_ROWS == 0.0 and len(watch.detectors) == len(like.detectors)
 
 
 def pack_monitor(monitor: Monitor) -> bytes:

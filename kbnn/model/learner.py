@@ -713,35 +713,12 @@ class Learner:
             before = now.backlog
             now = replay.add_to_backlog(now, learned.seen, ratio, self.settings.replay_rows)
             if now.backlog > before and all(spec.replays for spec in learned.specs):
-                self._drop_outdated_rows(learned)
+                _drop_outdated_rows(self, learned)
             return learned._replace(replay_state=now)
         learned.buffer.drop_before(now.alarm)
         backlog = min(ratio, replay.ALARM_REPLAY_RATIO) * len(learned.buffer)
         now = now._replace(backlog=float(backlog), since=learned.seen, alarm=0)
         return learned._replace(replay_state=now)
-
-    def _drop_outdated_rows(self, learned: LearnerState) -> None:
-        """Drop the older half of the buffer if the network fits the oldest rows worse.
-
-        All buffered rows were learned. Only a gradual change makes the oldest fit worse than the
-        newest; replaying them would undo what the network has learned since. An ensemble with a
-        network that does not replay needs no such test.
-        """
-        kept = learned.buffer.rows(len(learned.columns) - self.task.scaled)
-        replayable = _select_replayable_rows(kept)
-        if len(replayable) < 2 * replay.COMPARED_ROWS:
-            return
-        ends = np.concatenate(
-            (replayable[: replay.COMPARED_ROWS], replayable[-replay.COMPARED_ROWS :])
-        )
-        rows = BufferedRows._make(array[ends] for array in kept)
-        z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
-        inputs = encode_for_members(learned, z, self._scale_input_variances(learned.columns, x_sd))
-        made = predict_parallel(learned.members[0], *inputs[0])
-        with np.errstate(over="ignore"):  # an extreme target has the log likelihood -inf
-            scores = self.task.log_likelihood(made, np.ascontiguousarray(labels))
-        if replay.are_outdated(*np.split(scores, 2)):
-            learned.buffer.drop_before(int(kept.number[replayable[len(replayable) // 2]]))
 
 
 FIRST_REFIT_ROWS = 64
@@ -839,6 +816,28 @@ def _select_replayable_rows(rows: BufferedRows) -> IntArray:
     -inf counts as a target, see kbnn.targets.amount.
     """
     return np.flatnonzero((rows.y < np.inf).any(axis=1) & (rows.trust >= 0.5))
+
+
+def _drop_outdated_rows(learner: Learner, learned: LearnerState) -> None:
+    """Drop the older half of the buffer if the network fits the oldest rows worse.
+
+    All buffered rows were learned. Only a gradual change makes the oldest fit worse than the
+    newest; replaying them would undo what the network has learned since. An ensemble with a
+    network that does not replay needs no such test.
+    """
+    kept = learned.buffer.rows(len(learned.columns) - learner.task.scaled)
+    replayable = _select_replayable_rows(kept)
+    if len(replayable) < 2 * replay.COMPARED_ROWS:
+        return
+    ends = np.concatenate((replayable[: replay.COMPARED_ROWS], replayable[-replay.COMPARED_ROWS :]))
+    rows = BufferedRows._make(array[ends] for array in kept)
+    z, labels, x_sd = learner._standardize_buffered_rows(learned.columns, rows)
+    inputs = encode_for_members(learned, z, learner._scale_input_variances(learned.columns, x_sd))
+    made = predict_parallel(learned.members[0], *inputs[0])
+    with np.errstate(over="ignore"):  # an extreme target has the log likelihood -inf
+        scores = learner.task.log_likelihood(made, np.ascontiguousarray(labels))
+    if replay.are_outdated(*np.split(scores, 2)):
+        learned.buffer.drop_before(int(kept.number[replayable[len(replayable) // 2]]))
 
 
 def _restore_first_probability(forecast: Forecast, earlier_forecast: Forecast | None) -> Forecast:

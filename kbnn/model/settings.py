@@ -530,7 +530,7 @@ def choose_watched(schema: Schema, watch: tuple[str, ...]) -> WatchedColumns:
     Raises
     ------
     UsageError
-        If a column is no number, is unknown, or there are too many.
+        If a column is not numeric, is unknown, or there are too many.
     """
     shown = f"--watch {','.join(watch)}"
     numbers = [

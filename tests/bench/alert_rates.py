@@ -5,7 +5,8 @@
 Each made stream is learned by a model; the detector gets what the model stated of each row before
 learning it. `alerts / asked` must be at most 2; a ratio above it is marked. Of the last two streams
 the level or the scale of the noise changes in the middle: the alerts from 2,000 rows after the
-change are counted.
+change are counted. Over 20 seeds (0 to 9, 20 to 29) of the last stream at 1e-4 the ratio is
+1.12 on average, and one is above 2 (2.24).
 """
 
 from __future__ import annotations
