@@ -96,6 +96,59 @@ def update_input_moments(
     sigma += (spread - sigma) / k
 
 
+LEVEL_MEMORY = 1024.0
+"""Rows over which the level of an input is averaged."""
+
+
+class InputLevels(NamedTuple):
+    """Running means and variances of d inputs, and sums of the rows that are not in them yet."""
+
+    mean: FloatArray  # (d,)
+    var: FloatArray  # (d,)
+    number: FloatArray  # (d,) values in them, at most LEVEL_MEMORY
+    sums: FloatArray  # (3, d) number, sum and sum of squares of deviations from the mean
+    filled: FloatArray  # (1,) rows in the sums
+
+
+def widen_levels(state: InputLevels | None, inputs: int) -> InputLevels:
+    """Return the levels of `inputs` inputs: those known, and others without a value."""
+    if state is None:
+        state = InputLevels(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((3, 0)), np.zeros(1))
+    more = inputs - len(state.mean)
+    mean, var, number = (np.pad(part, (0, more)) for part in state[:3])
+    return InputLevels(mean, var, number, np.pad(state.sums, ((0, 0), (0, more))), state.filled)
+
+
+def follow_levels(state: InputLevels, x: FloatArray) -> tuple[InputLevels, FloatArray]:
+    """Compare consecutive rows (n, d) with the levels before them, then add the rows.
+
+    Levels are updated after every MOMENT_ROWS rows, so that results do not depend on batches.
+    Returns the state after the rows, and deviations (n, d) in sds, 0 where one is unknown.
+    """
+    mean, var, number, sums, filled = (part.copy() for part in state)
+    off, at = np.zeros(x.shape), 0
+    while at < len(x):
+        part = x[at : at + MOMENT_ROWS - int(filled[0])]
+        known, gap = np.isfinite(part), np.nan_to_num(part - mean, posinf=0.0, neginf=0.0)
+        sd = np.sqrt(var)
+        usable = known & (sd > 1e-9 * np.abs(mean)) & (number >= MOMENT_ROWS)
+        here = off[at : at + len(part)]
+        np.divide(gap, sd, out=here, where=usable)
+        terms = np.stack((known.astype(np.float64), gap, gap * gap), axis=1)
+        sums = np.cumsum(np.concatenate((sums[None], terms)), axis=0)[-1]  # row after row
+        filled += len(part)
+        at += len(part)
+        if filled[0] == MOMENT_ROWS:
+            n, k = number, np.maximum(sums[0], 1.0)
+            shift = sums[1] / k
+            share = sums[0] / np.maximum(n + sums[0], 1.0)
+            spread = sums[2] / k - shift * shift
+            var = (1.0 - share) * var + share * (np.maximum(spread, 0.0) + (1.0 - share) * shift**2)
+            mean, number = mean + share * shift, np.minimum(n + sums[0], LEVEL_MEMORY)
+            sums, filled = np.zeros_like(sums), np.zeros(1)
+    return InputLevels(mean, var, number, sums, filled), off
+
+
 MOMENT_ROWS = 64
 MOMENT_MEMORY = 8192.0
 """Rows over which the Gaussian of watched inputs is averaged."""

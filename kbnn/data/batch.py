@@ -81,6 +81,7 @@ class RowAlert(NamedTuple):
     value: float = float("nan")  # of the input
     mean: float = float("nan")  # of the input, predicted from the others
     sd: float = float("nan")
+    inputs: str = ""  # the inputs that are farthest from their level, as text
 
 
 class Anomalies(NamedTuple):

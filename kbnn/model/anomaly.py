@@ -50,6 +50,7 @@ times of day.
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -58,9 +59,12 @@ from kbnn.array_types import MAX_ABS_VALUE, FloatArray
 from kbnn.core import kernel, normal
 from kbnn.core.input_moments import (
     MOMENT_ROWS,
+    InputLevels,
     WatchedInputs,
     follow_inputs,
+    follow_levels,
     init_watched_inputs,
+    widen_levels,
 )
 from kbnn.data.batch import Anomalies, RowAlert, Rows
 from kbnn.data.schema import Schema
@@ -91,7 +95,13 @@ from kbnn.model.anomaly_reference import (
     WINDOWS,
     DetectorState,
 )
-from kbnn.model.settings import DEFAULT_ALERT_RATE, AlertRate, WatchedColumns, choose_watched
+from kbnn.model.settings import (
+    DEFAULT_ALERT_RATE,
+    AlertRate,
+    WatchedColumns,
+    choose_watched,
+    find_numeric_inputs,
+)
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import MAX_NORMAL_SCORE, Forecast, score_targets
 
@@ -313,6 +323,11 @@ def count_bytes(state: DetectorState) -> int:
     return sum(part.nbytes for part in state)
 
 
+MAX_LEVEL_INPUTS: Final = 256
+"""Numeric inputs whose level is followed; of wider rows the first ones."""
+MAX_DESCRIBED_INPUTS: Final = 3
+MIN_DESCRIBED_SD: Final = 2.0
+"""Largest number of inputs that an alert names, and their least deviation from their level."""
 FLEET_HISTORY_ROWS: Final = 256
 """Values held per statistic by the detector of a key: 15 KB per key and target."""
 
@@ -331,6 +346,7 @@ class Monitor(NamedTuple):
     detectors: tuple[DetectorState, ...]  # of the targets
     rate: float  # false alarms per row, over all that is watched
     inputs: InputWatch | None = None
+    levels: InputLevels | None = None  # of the first numeric inputs; None in a fleet
 
     @property
     def detector_rate(self) -> float:
@@ -380,6 +396,20 @@ def is_valid_watch(watch: InputWatch, like: InputWatch) -> bool:
     return fits and rows % MOMENT_ROWS == 0.0 and len(watch.detectors) == len(like.detectors)
 
 
+def is_valid_levels(levels: InputLevels) -> bool:
+    """Return whether arrays read from a file can be the levels of inputs."""
+    d = len(levels.mean)
+    shapes = ((d,), (d,), (d,), (3, d), (1,))
+    return (
+        d <= MAX_LEVEL_INPUTS
+        and all(part.shape == shape for part, shape in zip(levels, shapes, strict=True))
+        and all(bool(np.all(np.isfinite(part))) for part in levels)
+        and bool(np.all(levels.var >= 0.0) and np.all(levels.number >= 0.0))
+        and bool(np.all((levels.sums[[0, 2]] >= 0.0) & (levels.sums[[0]] <= levels.filled)))
+        and levels.filled[0] in range(MOMENT_ROWS)
+    )
+
+
 def pack_monitor(monitor: Monitor) -> bytes:
     """Return the state of the detectors as bytes."""
     return b"".join(part.tobytes() for detector in monitor.detectors for part in detector)
@@ -423,6 +453,8 @@ def set_alert_rate(
     chosen = choose_watched(schema, watch) if watch else None
     if monitor is None:
         monitor = start_monitor(model.task, DEFAULT_ALERT_RATE, seed, has_clock=has_clock)
+    if monitor.levels is None:
+        monitor = monitor._replace(levels=widen_levels(None, 0))
     if rate is not None:
         monitor = monitor._replace(rate=rate.per_row(schema))
     if chosen is not None:
@@ -468,11 +500,28 @@ def monitor_rows(
         found = of_inputs if not inputs.chosen.has_targets else found + of_inputs
         found.sort(key=lambda alert: (alert.at, alert.target))
         monitor = monitor._replace(inputs=inputs)
+    off, names = np.zeros((len(rows.x), 0)), []
+    if monitor.levels is not None:
+        places = dict(islice(find_numeric_inputs(schema).items(), MAX_LEVEL_INPUTS))
+        names = list(places)
+        levels = widen_levels(monitor.levels, len(names))
+        levels, off = follow_levels(levels, rows.x[:, list(places.values())])
+        monitor = monitor._replace(levels=levels)
     alerts = [
-        alert._replace(start=max(1, int(rows.number[alert.at]) - alert.length + 1))
+        alert._replace(
+            start=max(1, int(rows.number[alert.at]) - alert.length + 1),
+            inputs=_describe_deviations(names, off[alert.at]),
+        )
         for alert in found
     ]
     return monitor, Anomalies(surprise, pit, tuple(alerts))
+
+
+def _describe_deviations(names: list[str], off: FloatArray) -> str:
+    """Describe the inputs farthest from their level: `flow +4.1 sd, speed -2.6 sd`."""
+    order = np.argsort(-np.abs(off), kind="stable")[:MAX_DESCRIBED_INPUTS]
+    shown = [at for at in order.tolist() if abs(off[at]) >= MIN_DESCRIBED_SD]
+    return ", ".join(f"{names[at]} {off[at]:+.3g} sd" for at in shown)
 
 
 def _monitor_inputs(

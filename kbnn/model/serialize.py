@@ -13,7 +13,7 @@ import numpy as np
 
 from kbnn.array_types import MAX_ABS_VALUE, FloatArray
 from kbnn.core.config import Config
-from kbnn.core.input_moments import WatchedInputs
+from kbnn.core.input_moments import InputLevels, WatchedInputs
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, State, init
@@ -28,6 +28,7 @@ from kbnn.model import scaler
 from kbnn.model.anomaly import (
     Monitor,
     is_valid_detector,
+    is_valid_levels,
     is_valid_watch,
     start_input_watch,
     start_monitor,
@@ -99,6 +100,8 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
             monitor["monitor"]["watch_targets"] = has_targets
             out.update({f"watch/{name}": a for name, a in watch.moments._asdict().items()})
             detectors += watch.detectors
+        if model.monitor.levels is not None:
+            out.update({f"levels/{name}": a for name, a in model.monitor.levels._asdict().items()})
         for j, detector in enumerate(detectors):
             out.update({f"detector{j}/{name}": a for name, a in detector._asdict().items()})
     header = {
@@ -271,7 +274,12 @@ def _restore_monitor(model: OnlineModel, header: dict[str, Any], arrays: Arrays)
         _require(is_valid_detector(detector, like), "detector")
         detectors.append(detector)
     targets = len(pattern.detectors)
-    restored = Monitor(tuple(detectors[:targets]), rate)
+    own = _select_prefix(arrays, "levels/")
+    levels = (
+        InputLevels(*(_read_floats(own, name) for name in InputLevels._fields)) if own else None
+    )
+    _require(levels is None or is_valid_levels(levels), "levels of inputs")
+    restored = Monitor(tuple(detectors[:targets]), rate, levels=levels)
     if not columns:
         return restored
     own = _select_prefix(arrays, "watch/")

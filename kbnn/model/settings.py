@@ -509,6 +509,18 @@ def parse_alert_rate(value: float | str) -> AlertRate:
     )
 
 
+def find_numeric_inputs(schema: Schema) -> dict[str, int]:
+    """Return the positions in x of the inputs that are numbers, by name."""
+    features = set(schema.features)
+    return {
+        place.column: at
+        for at, place in enumerate(schema.layout)
+        if place.category is None
+        and place.column in features
+        and schema.get_column(place.column).kind == "number"
+    }
+
+
 class WatchedColumns(NamedTuple):
     """The inputs that are watched, other numeric inputs, and whether targets are watched too."""
 
@@ -533,13 +545,7 @@ def choose_watched(schema: Schema, watch: tuple[str, ...]) -> WatchedColumns:
         If a column is not numeric, is unknown, or there are too many.
     """
     shown = f"--watch {','.join(watch)}"
-    numbers = [
-        place.column
-        for place in schema.layout
-        if place.category is None
-        and place.column in schema.features
-        and schema.get_column(place.column).kind == "number"
-    ]
+    numbers = [*find_numeric_inputs(schema)]
     if watch == ("target",):
         return WatchedColumns((), (), True)
     if schema.id is not None:

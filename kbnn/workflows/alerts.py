@@ -57,7 +57,7 @@ from kbnn.wording import describe_os_error, format_count, format_number, format_
 
 ALERT_FIELDS: Final = (
     *("row", "id", "time", "key", "target", "value", "lower", "upper"),
-    *("surprise", "score", "kind", "start", "length"),
+    *("surprise", "score", "kind", "start", "length", "inputs"),
 )
 """Columns of an alert; `id` only if the rows have one, `key` in a fleet."""
 
@@ -144,6 +144,7 @@ def describe_alerts(
             "kind": alert.kind,
             "start": alert.start or None,
             "length": alert.length,
+            "inputs": alert.inputs or None,
         }
         shown = _list_alert_fields(schema, bool(model.key))
         records.append({name: _drop_nan(record[name]) for name in shown})

@@ -411,6 +411,26 @@ def write_inputs(path: Path, rows: int = ROWS) -> None:
     path.write_text("\n".join(["a,b,c,kind,y", *lines, ""]))
 
 
+def test_alerts_name_the_inputs_that_moved_most(stream: Path) -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(5.0, 1.0, 2000), rng.normal(0.0, 10.0, 2000)
+    y = a + 0.1 * rng.standard_normal(2000)
+    a[1500], b[1500], y[1500] = 11.0, -35.0, 40.0
+    y[1800] = -40.0
+    lines = [f"{one:.4f},{two:.4f},{y:.4f}" for one, two, y in zip(a, b, y, strict=True)]
+    (stream / "rows.csv").write_text("\n".join(["a,b,y", *lines, ""]))
+    for name, words in (("a.csv", ()), ("b.jsonl", ("--checkpoint-every", "100"))):
+        assert kbnn("train", "rows.csv", "--fresh", "--alerts", name, *words, *QUICK).code == 0
+    found = {one["row"]: one["inputs"] for one in read_alerts(stream / "a.csv")}
+    first, second = found["1501"].split(", ")
+    assert first.startswith("a +")
+    assert second.startswith("b -3")
+    assert first.endswith(" sd")
+    assert found["1801"] == ""
+    rows = [json.loads(line) for line in (stream / "b.jsonl").read_text().splitlines()]
+    assert {str(one["row"]): one["inputs"] or "" for one in rows} == found
+
+
 def test_faults_of_inputs_name_the_column(stream: Path) -> None:
     write_inputs(stream / "rows.csv")
     words = ("train", "rows.csv", "--target", "y", "--fresh", *QUICK)

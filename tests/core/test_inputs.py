@@ -12,8 +12,10 @@ from kbnn.core.input_moments import (
     InputMoments,
     condition_inputs,
     follow_inputs,
+    follow_levels,
     init_watched_inputs,
     update_input_moments,
+    widen_levels,
 )
 from kbnn.core.layout import unpack_triangle
 from tests.networks import plain
@@ -173,3 +175,33 @@ def test_watched_inputs_do_not_depend_on_batches() -> None:
         at += size
     for a, b in zip(whole, state, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_levels_are_those_of_the_rows_before_in_any_batches() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal([5.0, -2.0, 3.0], [1.0, 0.1, 0.0], (400, 3))
+    x[rng.random(x.shape) < 0.1] = np.nan
+    start = widen_levels(None, 3)
+    whole, off = follow_levels(start, x)
+    for cut in (1, 63, 64, 130):
+        first, one = follow_levels(start, x[:cut])
+        second, two = follow_levels(first, x[cut:])
+        assert np.array_equal(np.concatenate((one, two)), off)
+        assert all(np.array_equal(a, b) for a, b in zip(second, whole, strict=True))
+    known = x[:384]  # the last 16 rows wait for 48 others
+    assert whole.mean == pytest.approx(np.nanmean(known, axis=0))
+    assert whole.var == pytest.approx(np.nanvar(known, axis=0), abs=1e-12)
+    assert whole.filled[0] == 16
+    assert not off[:64].any()  # nothing is known yet
+    assert not off[:, 2].any()  # a constant deviates from nothing
+    last = np.flatnonzero(np.isfinite(x[384:, 0])) + 384
+    assert off[last, 0] == pytest.approx((x[last, 0] - whole.mean[0]) / np.sqrt(whole.var[0]))
+
+
+def test_levels_forget_and_grow() -> None:
+    rng = np.random.default_rng(1)
+    state, _ = follow_levels(widen_levels(None, 1), rng.normal(0.0, 1.0, (2048, 1)))
+    state, off = follow_levels(widen_levels(state, 2), rng.normal(100.0, 1.0, (8192, 2)))
+    assert abs(off[0, 0]) > 50.0
+    assert np.all(np.abs(off[-100:]) < 5.0)
+    assert state.mean == pytest.approx([100.0, 100.0], abs=0.2)

@@ -179,6 +179,10 @@ def test_a_damaged_detector_is_refused(name: str, index: Any, value: float) -> N
         ("watch/cov", np.array([[-1.0]])),
         ("watch/cov", np.zeros((2, 2))),
         ("detector1/counts", np.full((6, 2), -1.0)),
+        ("levels/var", np.array([-1.0])),
+        ("levels/mean", np.array([np.inf])),
+        ("levels/mean", np.zeros(300)),
+        ("levels/filled", np.array([64.0])),
     ],
 )
 def test_damaged_watched_inputs_are_refused(name: str, value: Any) -> None:
@@ -187,8 +191,20 @@ def test_damaged_watched_inputs_are_refused(name: str, value: Any) -> None:
     model.learn_batch(rows)
     header, arrays = to_state(model)
     assert from_state(header, arrays).monitor.inputs.chosen.columns == ("x",)  # type: ignore[union-attr]
-    with pytest.raises(ModelError, match=r"watched inputs|detector"):
+    with pytest.raises(ModelError, match=r"watched inputs|detector|levels of inputs"):
         from_state(header, {**arrays, name: value})
+
+
+def test_a_monitor_saved_without_levels_of_inputs_opens() -> None:
+    model, _ = learn_all(make_stream("regression", 300), target="y", layers=5, seed=1)
+    header, arrays = to_state(model)
+    old = {name: part for name, part in arrays.items() if not name.startswith("levels/")}
+    assert len(old) == len(arrays) - 5
+    opened = from_state(header, old)
+    assert opened.monitor is not None
+    assert opened.monitor.levels is None
+    set_alert_rate(opened)
+    assert opened.monitor.levels is not None
 
 
 def test_detectors_without_the_test_for_a_lasting_change_still_open() -> None:
