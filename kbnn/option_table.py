@@ -175,6 +175,8 @@ def _read_class_weights(path: str) -> list[list[str]]:
         ) from None
     if lines and lines[0] == ["class", "weight"]:
         lines = lines[1:]
+    if not lines:
+        raise ValueError(f"has no weights in '{path}'; needed are lines of class,weight")
     for number, line in enumerate(lines, 1):
         if len(line) != 2:
             raise ValueError(f"{path}:{number}: has {len(line)} fields; needed are class,weight")

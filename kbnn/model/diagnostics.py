@@ -281,25 +281,33 @@ MIN_SHIFT_SD = 0.5
 MIN_SHIFT_ERRORS = 4.0
 """A column has moved at an alarm if its mean changed by at least this many of its standard
 deviations and standard errors, with at least MIN_ALARM_SAMPLE_ROWS rows before and after."""
+BURST_ROWS = 256
+"""Alarms that are fewer rows apart belong to one change."""
 
 
 def describe_alarms(model: OnlineModel) -> list[AlarmRecord]:
     """Describe the last drift alarms: when they were raised, and which columns moved there.
 
     The rows sampled in the record between an alarm and the next are compared with those between the
-    alarm before and this one. Columns of inputs and targets are listed by the size of their shift.
+    alarm before and this one; alarms within BURST_ROWS rows are of one change. Columns of inputs
+    and targets are listed by the size of their shift; a clock always moves and is left out.
     """
     sample, alarms = model.card.summaries.sample, model.alarms
     row = sample.order + 1 + WARM_UP_ROWS  # rows of the warm-up are not in the record
     values = np.hstack((sample.y, sample.x)) if len(sample) else np.zeros((0, 0))
-    names = [*model.schema.targets, *(place.column for place in model.schema.layout)]
+    source = {lag.name: lag.column for lag in model.schema.lags}
+    layout = [source.get(place.column, place.column) for place in model.schema.layout]
+    names = [*model.schema.targets, *layout]
+    always = set() if model.schema.clock is None else set(model.schema.clock.names)
     found = []
-    for at, alarm in enumerate(alarms):
-        start = alarms[at - 1] if at else 0
-        end = alarms[at + 1] if at + 1 < len(alarms) else np.inf
+    for alarm in alarms:
+        start = max((one for one in alarms if one <= alarm - BURST_ROWS), default=0)
+        end = min((one for one in alarms if one >= alarm + BURST_ROWS), default=np.inf)
         before, after = (row >= start) & (row < alarm), (row >= alarm) & (row < end)
         shifts: dict[str, float] = {}
         for name, column in zip(names, values.T, strict=False):
+            if name in always:
+                continue
             size = _measure_shift(column[before], column[after])
             shifts[name] = max(size, shifts.get(name, 0.0))
         time = None

@@ -39,7 +39,7 @@ from kbnn.model.model import OnlineModel
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
 
-MAX_EXACT_COLUMNS = 8
+MAX_EXACT_COLUMNS = 10
 """Up to this many columns, all subsets are predicted."""
 DEFAULT_TOLERANCE = 0.01
 """Largest standard error (RMS over columns), relative to the sum of a row's |contributions|."""

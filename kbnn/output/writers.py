@@ -43,6 +43,7 @@ class AddedField(NamedTuple):
     name: str
     text: bool
     values: Callable[[Any], Any]  # (n,) float64, or a list of texts
+    is_rank: bool = False  # whole numbers, which are not rounded
 
 
 Field = OutputField | AddedField
@@ -83,7 +84,9 @@ class Writer(Closeable):
         ]
         if self.digits is not None:
             predicted = [
-                values if field.text else round_values(values, self.digits)
+                values
+                if field.text or getattr(field, "is_rank", False)
+                else round_values(values, self.digits)
                 for field, values in zip(self._fields, predicted, strict=True)
             ]
         self._write_columns(leading, predicted)

@@ -307,4 +307,4 @@ def add_ranks(ranking: QueryRanking) -> AddedColumns:
         written += len(rows.y)
         return np.array([rank.get(place, np.nan) for place in places])
 
-    return AddedColumns([AddedField("ask", False, lambda ranks: ranks)], find_ranks)
+    return AddedColumns([AddedField("ask", False, lambda ranks: ranks, is_rank=True)], find_ranks)

@@ -6,12 +6,14 @@ run can be resumed at the next row. The loop prints nothing; it notifies a `List
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter, thread_time
 
 from kbnn.data.batch import slice_rows
+from kbnn.data.chunk import shorten
 from kbnn.data.dataset import Stream, open_stream
 from kbnn.data.inputs import list_source_names
 from kbnn.data.reading import BadRowWriter
@@ -427,6 +429,7 @@ class Training:
                     found, shuffled=shuffled, alarms=model.learner_state.get_count("alarms")
                 )
             )
+        self._report_class_weights()
         if not self.options.read.test_split:
             return
         stream.start_next_pass(testing=True)
@@ -441,6 +444,19 @@ class Training:
             f": {find_metrics(self.model.task).format_headline(figures)}" if len(out) == 1 else ""
         )
         notice(f"{format_rows(rows)} held out and never learned{headline}")
+
+    def _report_class_weights(self) -> None:
+        """Report weights of classes that did not occur; such a name may be misspelt."""
+        asked = self.model.settings.class_weight
+        if asked in ("none", "balanced"):
+            return
+        absent = sorted(set(json.loads(asked)) - set(self.model.schema.classes))
+        if absent:
+            classes = ", ".join(f"'{shorten(name)}'" for name in self.model.schema.classes[:10])
+            self.listener.on_notice(
+                f"--class-weight: no row has the class '{shorten(absent[0])}'. Classes without a "
+                f"weight count 1; the classes are {classes}"
+            )
 
     def _receive_rows(self, learned: Iterator[LearnedRows], again: bool) -> None:
         """Receive learned rows, and account for time and counts."""

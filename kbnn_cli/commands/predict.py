@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from time import perf_counter
@@ -83,6 +84,9 @@ def predict(
             "--plot needs --horizon or --explain: it draws a forecast, or why the first row has "
             "its prediction"
         )
+    number = next((one for one in sources if one.isdigit() and not os.path.exists(one)), None)
+    if explain and number is not None:
+        raise UsageError(f"--explain takes no number: --explain-text {number} lists the largest")
     asked = {"--explain": explain, "--explain-text": explain_text}
     asked |= {"--samples": samples, "--ask": ask}
     for option in (name for name, value in asked.items() if value):
@@ -148,6 +152,10 @@ def predict(
             ranking = explaining.rank_batches(single, batches, ask)
             parts.append(explaining.add_ranks(ranking))
         added = predicting.join_added_columns(parts)
+        names = [field.name for field in fields] + [field.name for field in added.fields]
+        twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+        if twice is not None:
+            raise UsageError(f"two output columns would be named '{twice}': rename an input column")
         writer = stack.enter_context(
             open_writer(output, [*fields, *added.fields], known.schema, digits=digits)
         )
@@ -184,7 +192,7 @@ def predict(
     remaining = ranking.remaining[-1] if ranking is not None and len(ranking.rows) else None
     if remaining is not None:
         left = f"{100 * remaining:.0f} % of the variance of the function"
-        display.make_notifier(quiet)(f"the labels asked for are expected to leave {left}")
+        display.make_notifier(quiet)(f"the labels asked for leave at least {left}")
     if json:
         seconds = perf_counter() - start
         display.print_json(

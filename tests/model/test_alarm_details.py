@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 
 import kbnn
+from kbnn.model.diagnostics import describe_alarms
+from kbnn.model.model import OnlineModel
+from kbnn.model.settings import Settings
+from tests.bench.data import block, schema
 
 ROWS, CHANGE = 1600, 900
 
@@ -60,3 +64,17 @@ def test_without_a_clock_alarms_have_no_time() -> None:
     details = kbnn.train(data, target="y", layers=10).inspect()["health"]["alarm_details"]
     assert details
     assert details[0]["time"] is None
+
+
+def test_alarms_of_one_change_all_name_its_columns_and_never_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = table("y")
+    model = OnlineModel(Settings(hidden=(10,), kind="regression"), schema(2))
+    x = np.column_stack((data["a"], data["b"]))
+    model.learn(block(x, data["y"][:, None]))
+    hourly = train(data).inspect()["health"]["alarm_details"]
+    assert all(not name.startswith("when") for one in hourly for name in one["moved"])
+    rows = [CHANGE + 7, CHANGE + 15, CHANGE + 22]
+    monkeypatch.setattr(OnlineModel, "alarms", rows)
+    assert [one.moved for one in describe_alarms(model)] == [["y0"]] * 3

@@ -12,6 +12,7 @@ import kbnn
 from kbnn.array_types import FloatArray
 from kbnn.errors import UsageError
 from kbnn.targets.classification import balance_classes
+from tests.commands import kbnn as command
 
 utils = pytest.importorskip("sklearn.utils.class_weight")
 
@@ -118,3 +119,21 @@ def test_a_file_of_weights_is_a_mapping(tmp_path: Path) -> None:
 def test_numbers_have_no_classes_to_weigh() -> None:
     with pytest.raises(UsageError, match="holds numbers"):
         kbnn.train({"x": [1.0, 2.0] * 30, "y": list(range(60))}, class_weight="balanced")
+
+
+def test_weights_of_classes_that_do_not_occur_are_reported(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    lines = [f"{k % 7},{'ok' if k % 3 else 'fault'}" for k in range(90)]
+    rows.write_text("\n".join(["x,label", *lines, ""]))
+    weights = tmp_path / "weights.csv"
+    words = ("train", rows, "-m", tmp_path / "m.npz", "--fresh", "--class-weight", weights)
+    weights.write_text("class,weight\nfualt,5\nok,1\n")
+    ran = command(*words)
+    assert ran.code == 0
+    assert "no row has the class 'fualt'. Classes without a weight count 1" in ran.err
+    weights.write_text("fault,5\n")
+    assert "--class-weight: no row" not in command(*words).err
+    weights.write_text("class,weight\n")
+    ran = command(*words)
+    assert ran.code == 2
+    assert "has no weights in" in ran.err

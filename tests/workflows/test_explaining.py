@@ -142,8 +142,8 @@ def test_python_gives_what_the_command_writes(plant: str) -> None:
 
 def test_many_columns_state_their_standard_error(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((200, 10))
-    columns = {f"x{k}": x[:, k] for k in range(10)}
+    x = rng.standard_normal((200, 12))
+    columns = {f"x{k}": x[:, k] for k in range(12)}
     model = kbnn.Model("y", layers=5, task="regression")
     model.learn({**columns, "y": x[:, 0] * x[:, 1] + x[:, 2]})
     found = model.explain({name: values[:3] for name, values in columns.items()})
@@ -277,3 +277,19 @@ def test_the_waterfall_of_a_terminal_has_a_line_per_column(plain: bool) -> None:
         f"a         {up * 19}         +2",
         f"long name {down:>10}{down * 9}         -1",
     ]
+
+
+def test_a_number_after_explain_is_explained(plant: str) -> None:
+    ran = command("predict", plant, "3", SAMPLES / "sensors_test.csv", "--explain")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--explain takes no number: --explain-text 3 lists the largest" in ran.err
+
+
+def test_output_columns_of_one_name_are_refused() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 60))
+    kbnn.train({"x": x[0], "function_sd_x": x[1], "y": x[0] + x[1]}, model="m.npz", layers=3)
+    Path("rows.csv").write_text("x,function_sd_x\n1,2\n")
+    ran = command("predict", "m.npz", "rows.csv", "--explain", "--decompose")
+    assert (ran.code, ran.out) == (2, "")
+    assert "two output columns would be named 'why_function_sd_x'" in ran.err
+    assert command("predict", "m.npz", "rows.csv", "--explain").code == 0
