@@ -267,7 +267,7 @@ def update_detector(
         Alert(
             first + i,
             bool(out[i, EVENT] == OPENED),
-            KINDS[int(out[i, KIND])],
+            _name_kind(state, out[i, KIND]),
             int(out[i, START]),
             int(out[i, LENGTH]),
             float(out[i, SCORE]),
@@ -302,6 +302,13 @@ def _run_detector(
     return after, out
 
 
+def _name_kind(state: DetectorState, code: float) -> str:
+    """Return the name of a kind; labels have no level that could shift or drift."""
+    kind = KINDS[int(code)]
+    has_level = bool(state.scalars[SCALAR.has_value])
+    return kind if has_level or kind not in ("level shift", "drift") else "sustained deviation"
+
+
 def measure_surprise(state: DetectorState, z: FloatArray) -> FloatArray:
     """Return -log10 of calibrated tail probabilities (n,) without updating the detector.
 
@@ -310,7 +317,7 @@ def measure_surprise(state: DetectorState, z: FloatArray) -> FloatArray:
     c = _tail_nats(z)
     if anomaly_reference.is_calibrated(state, anomaly_reference.STATED):
         c = np.array([anomaly_reference.calibrated_tail(state, 0, x) for x in c.tolist()])
-    return np.asarray(np.maximum(c, 0.0) / math.log(10.0))
+    return np.where(np.isnan(z), np.nan, np.maximum(c, 0.0) / math.log(10.0))
 
 
 def _tail_nats(z: FloatArray) -> FloatArray:
@@ -557,7 +564,7 @@ def _raise_alerts(
     alerts = []
     for at in np.flatnonzero(out[:, EVENT] == OPENED).tolist():
         told = (float(out[at, SURPRISE]), float(out[at, SCORE]) / math.log(10.0))
-        kind, length = KINDS[int(out[at, KIND])], int(out[at, LENGTH])
+        kind, length = _name_kind(detector, out[at, KIND]), int(out[at, LENGTH])
         alerts.append(RowAlert(at, target, kind, 0, length, *told))
     return detector, out[:, SURPRISE], alerts
 

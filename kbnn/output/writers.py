@@ -64,6 +64,7 @@ class Writer(Closeable):
         self,
         forecast: Forecast,
         batch: pa.RecordBatch | None = None,
+        *,
         added: Any = None,
         anomalies: Anomalies | None = None,
     ) -> None:

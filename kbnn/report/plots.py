@@ -547,16 +547,18 @@ def draw_alerts(
     """The range of the values and of their interval along the rows, alerts; below, surprise."""
     figure, spec = ax.figure, ax.get_subplotspec()
     ax.remove()
+    known = np.isfinite(low) & np.isfinite(high)
     parts = spec.subgridspec(2, 1, height_ratios=(2.4, 1.0))
-    below = figure.add_subplot(parts[1])
-    if np.isfinite(low).any():
+    below = figure.add_subplot(parts[1] if known.any() else spec)
+    if known.any():
         top = figure.add_subplot(parts[0], sharex=below)
         top.fill_between(row, lower, upper, color=BLUE, alpha=0.22, lw=0, step="mid")
         top.fill_between(row, low, high, color=INK, lw=0.5, ec=INK, step="mid")
-        edges = [central_range(part) for part in (low, high)]
+        edges = [central_range(part[known]) for part in (low, high)]
         least, most = min(edges[0][0], edges[1][0]), max(edges[0][1], edges[1][1])
         inside = (marks[:, None] >= row[None, :]).sum(axis=1) - 1
-        shown = np.clip(high[np.clip(inside, 0, None)], least, most) if len(marks) else marks
+        tops = np.where(known, high, most)
+        shown = np.clip(tops[np.clip(inside, 0, None)], least, most) if len(marks) else marks
         air = 0.08 * (most - least)
         top.plot(marks, shown + 0.6 * air, "v", color=ORANGE, ms=5, mec=PAPER, mew=0.6, zorder=3)
         top.set(ylabel=shorten_label(name), ylim=(least - air, most + 2.0 * air))

@@ -188,6 +188,15 @@ class AlertWriter(Closeable):
         self._file = open_output(path, keep)
         if keep is None and not self._is_json:
             self._file.write(self._format_line(self._fields).encode())
+        self.kept_alerts = 0 if keep is None else self._count_kept(keep)
+
+    def _count_kept(self, keep: int) -> int:
+        """Count the alerts in the first `keep` bytes of the file."""
+        with open(self.path, "rb") as file:
+            lines = io.StringIO(file.read(keep).decode(), newline="")
+        if self._is_json:
+            return sum(1 for _ in lines)
+        return max(sum(1 for _ in csv.reader(lines, delimiter=self._delimiter)) - 1, 0)
 
     def write(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Write alerts, each as a whole line."""

@@ -199,7 +199,8 @@ def predict_stream(
     for rows, forecast, _ in predict_rows(model, stream, notice):
         values = None if added is None else added.compute(rows, forecast)
         anomalies = _judge_rows(model, rows, forecast) if surprise else None
-        writer.write(forecast, None if bare else rows.original, values, anomalies)
+        original = None if bare else rows.original
+        writer.write(forecast, original, added=values, anomalies=anomalies)
         on_rows(len(rows.y))
 
 

@@ -349,6 +349,7 @@ class Training:
         self._alerts = stack.enter_context(
             AlertWriter(path, stream.schema, has_key=has_key, keep=keep)
         )
+        self.alert_count = self._alerts.kept_alerts
         self.position = replace(position, alerts=None if path == STDOUT else path)
 
     def _write_alerts(self, one: LearnedRows) -> None:
@@ -501,7 +502,7 @@ class Training:
                 self.listener.on_notice(text)
         if self._writer is not None and not again:
             leading = leading_columns(rows, self.model.task, self.model.key)
-            self._writer.write(one.forecast, leading, one.anomalies)
+            self._writer.write(one.forecast, leading, anomalies=one.anomalies)
         self._write_alerts(one)
         if self._writer is not None or self._alerts is not None:
             self.seconds.save += perf_counter() - learned

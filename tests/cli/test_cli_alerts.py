@@ -499,3 +499,42 @@ def test_what_cannot_be_watched_is_refused(stream: Path, words: list[str], reaso
     assert ran.code == 2, ran
     assert reason in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_surprise_is_written_by_train_and_empty_without_a_target(stream: Path) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(900)
+    y = [f"{value:.4f}" for value in (x + 0.1 * rng.standard_normal(900)).tolist()]
+    y[500:560] = [""] * 60
+    lines = [f"{a:.4f},{b}" for a, b in zip(x.tolist(), y, strict=True)]
+    (stream / "rows.csv").write_text("\n".join(["x,y", *lines, ""]))
+    words = (
+        "-m",
+        "m.npz",
+        "--alerts",
+        "a.csv",
+        "--predictions",
+        "p.csv",
+        "--surprise",
+        "--plot",
+        "a.png",
+    )
+    assert kbnn("train", "rows.csv", "-m", "m.npz", "--fresh", *words, *QUICK).code == 0
+    assert (stream / "a.png").stat().st_size > 5_000  # missing targets leave a gap in the chart
+    assert kbnn("predict", "m.npz", "rows.csv", "--surprise", "-o", "q.csv", "-q").code == 0
+    for name, first in (("p.csv", 64), ("q.csv", 0)):
+        found = read_alerts(stream / name)
+        told = [(one["surprise"] != "", one["pit"] != "") for one in found]
+        assert set(told[500:560]) == {(False, False)}, name
+        assert set(told[first:500] + told[560:]) == {(True, True)}, name
+
+
+def test_a_resumed_run_counts_the_alerts_before_the_interruption(stream: Path) -> None:
+    write_rows(stream / "rows.csv")
+    for name in ("a.jsonl", "a.csv"):
+        words = ("rows.csv", "-m", "m.npz", "--fresh", "--alerts", name, "--json", *QUICK)
+        count = json.loads(kbnn("train", *words).out)["alerts"]
+        assert count > 1
+        size = (stream / name).stat().st_size
+        with alerts.AlertWriter(name, load("m.npz").schema, keep=size) as kept:
+            assert kept.kept_alerts == count
