@@ -641,7 +641,8 @@ def _tell_kind(
 ) -> tuple[float, float]:
     """Return the kind of an exceedance and the row at which the deviation began.
 
-    The component with the largest share of the score decides. One unlikely row is a spike.
+    The component with the largest share of the score decides. A run of equal values that is half
+    as unlikely as an alert is a flat line in any case. One unlikely row is a spike.
     Residuals of one sign are a level shift, wide ones of both signs a variance change. A value
     outside its history that the forecasts have followed is a drift.
     """
@@ -653,7 +654,7 @@ def _tell_kind(
             lead, best = i, math.log(w) + x
     if lead == C_MISSING:
         return MISSING_DATA, row - s[SCALAR.missing_run] + 1.0
-    if lead == C_FLAT:
+    if lead == C_FLAT or view.scores[C_FLAT] > 0.5 * threshold:
         return FLAT_LINE, float(row - s[SCALAR.flat_run])
     if lead == C_MOVEMENT and view.is_low:
         return FLAT_LINE, max(row - WINDOW_LENGTHS[W_MOVEMENT] + 1.0, 0.0)

@@ -450,7 +450,7 @@ static told_kind tell_kind(const kb_detector *d, double row, double threshold, c
     }
     if (lead == C_MISSING)
         return (told_kind){MISSING_DATA, row - s[MISSING_RUN] + 1.0};
-    if (lead == C_FLAT)
+    if (lead == C_FLAT || view->scores[C_FLAT] > 0.5 * threshold)
         return (told_kind){FLAT_LINE, row - s[FLAT_RUN]};
     if (lead == C_MOVEMENT && view->is_low) {
         double first = row - WINDOW_LENGTHS[W_MOVEMENT] + 1.0;
