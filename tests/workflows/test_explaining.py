@@ -285,7 +285,10 @@ def test_a_number_after_explain_is_explained(plant: str) -> None:
     assert "--explain takes no number: --explain-text 3 lists the largest" in ran.err
 
 
-def test_output_columns_of_one_name_are_refused() -> None:
+def test_output_columns_of_one_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     x = np.random.default_rng(0).standard_normal((2, 60))
     kbnn.train({"x": x[0], "function_sd_x": x[1], "y": x[0] + x[1]}, model="m.npz", layers=3)
     Path("rows.csv").write_text("x,function_sd_x\n1,2\n")
