@@ -15,7 +15,7 @@ from kbnn.model.model import Forecast, OnlineModel
 from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
 from kbnn.targets.prediction import join_forecasts
-from tests.bench.data import trained
+from tests.bench.data import block, schema, trained
 
 CATEGORY = Column("c", "category", "feature", categories=["a", "b"])
 
@@ -97,6 +97,16 @@ def network(model: OnlineModel, member: int = 0) -> State:
 def new_model(**settings: Any) -> OnlineModel:
     """A small model of mixed rows."""
     return OnlineModel(Settings(**{"hidden": (6,), **settings}), mixed_schema())
+
+
+def train_line(rows: int = 200, targets: int = 1, seed: int = 0) -> OnlineModel:
+    """Train a small network on targets that are linear in two inputs."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, 2))
+    y = np.column_stack([(10.0**k) * (x[:, 0] + 0.1 * x[:, 1]) for k in range(targets)])
+    made = OnlineModel(Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets))
+    made.learn(block(x, y))
+    return made
 
 
 def small_state() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -16,6 +16,7 @@ from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench.data import block, schema
 from tests.commands import kbnn
+from tests.modelling import train_line
 
 
 @pytest.fixture
@@ -134,17 +135,8 @@ def test_merged_statistics_of_weighted_rows_are_those_of_all_rows() -> None:
     assert together[0, scaler.SCALE] == pytest.approx(every.std())
 
 
-def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> OnlineModel:
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((rows, 2))
-    y = np.column_stack([(10.0**k) * (x[:, 0] + 0.1 * x[:, 1]) for k in range(targets)])
-    made = OnlineModel(Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets))
-    made.learn(block(x, y))
-    return made
-
-
 def test_rows_of_parts_are_numbered_one_part_after_another() -> None:
-    models = [learned(60), learned(50, seed=1)]
+    models = [train_line(60), train_line(50, seed=1)]
     kept = merge._merge_buffers(
         models, [model.learner_state.buffer.rows() for model in models]
     ).rows()

@@ -45,6 +45,7 @@ from kbnn_cli.charts import (
 )
 from tests.bench.data import block, schema
 from tests.judging import label_task, number_card, number_task, numbers
+from tests.modelling import train_line
 
 
 def printed(*parts: RenderableType, width: int = 100) -> list[str]:
@@ -366,15 +367,6 @@ def test_a_model_of_classes_has_no_intervals() -> None:
         assert model._require_model().interval_mode == mode
 
 
-def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> OnlineModel:
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((rows, 2))
-    y = np.column_stack([(10.0**k) * (x[:, 0] + 0.1 * x[:, 1]) for k in range(targets)])
-    made = OnlineModel(Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets))
-    made.learn(block(x, y))
-    return made
-
-
 @pytest.mark.parametrize(
     ("alarms", "rows", "told"),
     [(4, 1_000, False), (5, 1_000, True), (5, 10_000, True), (5, 10_001, False), (9, 18_000, True)],
@@ -382,7 +374,7 @@ def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> OnlineModel:
 def test_many_alarms_for_the_number_of_rows_are_reported(
     alarms: int, rows: int, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = learned()
+    model = train_line()
     model.learner_state = model.learner_state._replace(seen=rows)
     monkeypatch.setattr(LearnerState, "get_count", lambda *_: alarms)
     [(_, verdict)] = run_results.judge_targets(model)

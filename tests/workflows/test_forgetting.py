@@ -12,12 +12,10 @@ from kbnn import train as train_here
 from kbnn.array_types import FloatArray
 from kbnn.data.batch import is_held_out
 from kbnn.metrics.verdicts import find_metrics
-from kbnn.model.model import OnlineModel
-from kbnn.model.settings import Settings
 from kbnn.workflows import run_results
 from kbnn.workflows.run_results import judge_targets, measure_forgetting
-from tests.bench.data import block, schema
 from tests.commands import kbnn
+from tests.modelling import train_line
 from tests.streams import look
 from tests.training_data import train
 
@@ -168,20 +166,11 @@ def test_nobody_is_told_to_shuffle_rows_that_need_their_order() -> None:
         assert "--drift off" in changed
 
 
-def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> OnlineModel:
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((rows, 2))
-    y = np.column_stack([(10.0**k) * (x[:, 0] + 0.1 * x[:, 1]) for k in range(targets)])
-    made = OnlineModel(Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets))
-    made.learn(block(x, y))
-    return made
-
-
 @pytest.mark.parametrize(("ratio", "told"), [(1.4, False), (1.8, True)])
 def test_forgetting_is_judged_by_squared_errors(
     ratio: float, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = learned()
+    model = train_line()
     answers = iter((ratio, 1.0))
 
     def errors(y: FloatArray, said: FloatArray) -> FloatArray:
@@ -193,7 +182,7 @@ def test_forgetting_is_judged_by_squared_errors(
 
 
 def test_errors_of_several_targets_are_scaled() -> None:
-    model = learned(targets=2)
+    model = train_line(targets=2)
     y = np.array([[0.0, 0.0], [1.0, 100.0], [2.0, 200.0]])
     said = y + np.array([[0.5, 0.0], [0.0, 50.0], [0.0, 0.0]])
     errors = find_metrics(model.task).errors(y, said)
