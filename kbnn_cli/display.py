@@ -284,17 +284,22 @@ def print_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 class Heartbeat:
     """Says every HEARTBEAT_SECONDS that a run without a progress bar continues."""
 
-    def __init__(self, doing: str) -> None:
+    def __init__(self, doing: str, quiet: bool = False) -> None:
         self._doing = doing
+        self._quiet = quiet
         self._start = self._last = perf_counter()
 
     def report(self, rows: int) -> None:
         """Print the number of rows so far if the last line was long ago."""
+        speed = format_count(rows / max(perf_counter() - self._start, 1e-9))
+        self.report_state(f"{format_rows(rows)} so far, {speed} rows/s")
+
+    def report_state(self, state: str) -> None:
+        """Print how far the run is if the last line was long ago."""
         now = perf_counter()
-        if now - self._last >= HEARTBEAT_SECONDS:
+        if not self._quiet and now - self._last >= HEARTBEAT_SECONDS:
             self._last = now
-            speed = format_count(rows / (now - self._start))
-            exit_codes.print_message(f"{self._doing}: {format_rows(rows)} so far, {speed} rows/s")
+            exit_codes.print_message(f"{self._doing}: {state}")
 
     def postpone(self) -> None:
         """Count the time from now on, since another line was printed."""
@@ -302,21 +307,23 @@ class Heartbeat:
 
 
 @contextmanager
-def show_progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[[int], None]]:
+def show_progress(
+    stream: Stream, doing: str, quiet: bool, *, bar: bool = True
+) -> Iterator[Callable[[int], None]]:
     """Show a progress bar of bytes if standard error is a terminal; yield its update function.
 
     A live stream has no bar, since its end is unknown. Without a bar, a line is printed every
     HEARTBEAT_SECONDS.
     """
     total, done = stream.total_bytes, 0
-    if quiet or not sys.stderr.isatty() or stream.is_live or total is None:
-        heartbeat = Heartbeat(doing)
+    bar = bar and sys.stderr.isatty()
+    if quiet or not bar or stream.is_live or total is None:
+        heartbeat = Heartbeat(doing, quiet)
 
         def count_rows(rows: int) -> None:
             nonlocal done
             done += rows
-            if not quiet:
-                heartbeat.report(done)
+            heartbeat.report(done)
 
         yield count_rows
         return
@@ -329,13 +336,13 @@ def show_progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[
         TimeRemainingColumn(),
         console=CleanConsole(stderr=True),
         transient=True,
-    ) as bar:
-        task = bar.add_task(doing, total=total, rows=0)
+    ) as shown:
+        task = shown.add_task(doing, total=total, rows=0)
 
         def on_rows(rows: int) -> None:
             nonlocal done
             done += rows
-            bar.update(task, completed=stream.bytes_read, rows=done)
+            shown.update(task, completed=stream.bytes_read, rows=done)
 
         yield on_rows
 

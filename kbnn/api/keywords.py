@@ -30,6 +30,7 @@ class LearnKeywords(ReadKeywords, total=False):
     interval: float | str | None
     quantiles: str | Sequence[float] | None
     surprise: bool | None
+    digits: int | str | None
     epochs: int | str | None
     shuffle: bool | None
     test_split: float | str | None

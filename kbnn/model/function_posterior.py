@@ -22,6 +22,7 @@ scale c of the pool; draws are as much wider:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -248,7 +249,17 @@ class _References(NamedTuple):
         return np.asarray(within + one.deviation[rows] @ self.deviation.T)
 
 
-def rank_queries(model: OnlineModel, rows: Rows, count: int) -> QueryRanking:
+OnState = Callable[[str], None]
+"""Receives a text about how far a long computation is."""
+
+
+def ignore_state(state: str) -> None:
+    """Receive how far a computation is, and do nothing."""
+
+
+def rank_queries(
+    model: OnlineModel, rows: Rows, count: int, on_state: OnState = ignore_state
+) -> QueryRanking:
     """Choose the rows whose labels reduce the uncertainty about all given rows most.
 
     Parameters
@@ -261,6 +272,8 @@ def rank_queries(model: OnlineModel, rows: Rows, count: int) -> QueryRanking:
         MAX_REFERENCE_ROWS of these rows.
     count
         Number of rows to choose.
+    on_state
+        Called after every block of rows and every row chosen.
 
     Returns
     -------
@@ -289,9 +302,11 @@ def rank_queries(model: OnlineModel, rows: Rows, count: int) -> QueryRanking:
             gain[at] += np.sum(toward**2, axis=1) / (own + one.noise_var[at])
             inside = np.isin(at, reference)
             total += float(np.sum(own[inside] * one.slope[at[inside]] ** 2))
+            done = f"{at[-1] + 1:,} of {n:,} rows compared"
+            on_state(done if len(joint) == 1 else f"{done} for output {one.output + 1}")
     most = max(count, int(MAX_CANDIDATE_ROWS / len(joint) ** 0.5))
     candidates = np.sort(np.argsort(-gain, kind="stable")[:most])
-    chosen, falls = _choose_greedily(joint, candidates, reference, count)
+    chosen, falls = _choose_greedily(joint, candidates, reference, count, on_state)
     left = 1.0 - np.cumsum(falls) / total if total > 0.0 else np.ones(len(falls))
     return QueryRanking(candidates[chosen], np.maximum(left, 0.0))
 
@@ -310,6 +325,7 @@ def _choose_greedily(
     candidates: IntArray,
     reference: IntArray,
     count: int,
+    on_state: OnState,
 ) -> tuple[IntArray, FloatArray]:
     """Choose candidates one after another; return positions and the fall of the summed variance."""
     between, toward = [], []  # covariances among candidates, and with the reference rows
@@ -330,6 +346,7 @@ def _choose_greedily(
         free[at] = False
         chosen.append(at)
         falls.append(float(gain[at]))
+        on_state(f"{len(chosen):,} of {count:,} chosen")
         for one, c, d in zip(joint, between, toward, strict=True):
             shrink = c[at] / (c[at, at] + one.noise_var[candidates[at]])
             d -= np.outer(shrink, d[at])

@@ -30,6 +30,8 @@ class OutputField(NamedTuple):
     text: bool
     values: Callable[[Forecast], Any]  # (n,) float64, or a list of texts
     score: Callable[[Anomalies], FloatArray] | None = None  # of columns that need the targets
+    size: Callable[[Forecast, FloatArray], FloatArray] | None = None
+    """Returns (n,) numbers whose leading digits matter; None: those of the column itself."""
 
     def read(self, forecast: Forecast, anomalies: Anomalies | None) -> Any:
         """Return the values of the column."""
@@ -56,7 +58,7 @@ def list_output_fields(task: TargetType, wanted: OutputOptions) -> list[OutputFi
     suffixes = [f"_{target}" if len(task.targets) > 1 else "" for target in task.targets]
     made = [field for j, suffix in enumerate(suffixes) for field in _fields(j, suffix, wanted)]
     if wanted.outlier:
-        made.append(OutputField("outlier", False, lambda f: f.outlier))
+        made.append(OutputField("outlier", False, lambda f: f.outlier, size=_probability_size))
     if task.name in ZERO_TYPES:
         made += [_zero_field(j, suffix) for j, suffix in enumerate(suffixes)]
     return made + (_surprise_fields(suffixes) if wanted.surprise else [])
@@ -70,14 +72,26 @@ def _surprise_fields(suffixes: list[str]) -> list[OutputField]:
 
     def make_field(name: str, j: int) -> OutputField:
         return OutputField(
-            f"{name}{suffixes[j]}", False, missing, lambda found: getattr(found, name)[:, j]
+            f"{name}{suffixes[j]}",
+            False,
+            missing,
+            lambda found: getattr(found, name)[:, j],
+            size=_probability_size if name == "pit" else None,
         )
 
     return [make_field(name, j) for j in range(len(suffixes)) for name in ("surprise", "pit")]
 
 
+def _probability_size(forecast: Forecast, values: FloatArray) -> FloatArray:
+    """Return the smaller of p and 1 - p, so that rounding keeps the odds on both sides."""
+    return np.minimum(values, 1.0 - values)
+
+
 def _fields(j: int, suffix: str, wanted: OutputOptions) -> list[OutputField]:
     """List mean, sd, lower and upper of one target, then what else is requested."""
+
+    def get_sd(forecast: Forecast, values: FloatArray) -> FloatArray:
+        return forecast.sd[:, j]
 
     def interval_field(side: int) -> OutputField:
         name = ("lower", "upper")[side]
@@ -85,6 +99,7 @@ def _fields(j: int, suffix: str, wanted: OutputOptions) -> list[OutputField]:
             f"{name}{suffix}",
             False,
             lambda f: read_distribution(f.stated[:, j]).interval(wanted.interval)[side],
+            size=get_sd,
         )
 
     def quantile_field(share: float) -> OutputField:
@@ -92,6 +107,7 @@ def _fields(j: int, suffix: str, wanted: OutputOptions) -> list[OutputField]:
             f"{quantile_name(share)}{suffix}",
             False,
             lambda f: read_distribution(f.stated[:, j]).quantile(share),
+            size=get_sd,
         )
 
     parts = [
@@ -99,7 +115,7 @@ def _fields(j: int, suffix: str, wanted: OutputOptions) -> list[OutputField]:
         OutputField(f"noise_sd{suffix}", False, lambda f: f.noise_sd[:, j]),
     ]
     return [
-        OutputField(f"mean{suffix}", False, lambda f: f.mean[:, j]),
+        OutputField(f"mean{suffix}", False, lambda f: f.mean[:, j], size=get_sd),
         OutputField(f"sd{suffix}", False, lambda f: f.sd[:, j]),
         interval_field(0),
         interval_field(1),
@@ -113,6 +129,7 @@ def _zero_field(j: int, suffix: str) -> OutputField:
         f"p_0{suffix}",
         False,
         lambda f: read_distribution(f.stated[:, j]).cdf(np.zeros(len(f.mean))),
+        size=_probability_size,
     )
 
 
@@ -131,9 +148,14 @@ def _class_fields(task: TargetType, wanted: OutputOptions) -> list[OutputField]:
             raise UsageError(f"{option} is for numbers, and the target holds classes")
     made = [OutputField("label", True, lambda f: _predicted_labels(task, f))]
     if wanted.open and not task.schema.closed:
-        return [*made, OutputField("probability", False, _max_probability)]
+        return [*made, OutputField("probability", False, _max_probability, size=_probability_size)]
     return made + [
-        OutputField(f"p_{name}", False, lambda f, k=k: f.probability[:, k])  # type: ignore[misc]  # bound now
+        OutputField(
+            f"p_{name}",
+            False,
+            lambda f, k=k: f.probability[:, k],  # type: ignore[misc]  # bound now
+            size=_probability_size,
+        )
         for k, name in enumerate(task.schema.classes)
     ]
 

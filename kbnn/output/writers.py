@@ -1,8 +1,10 @@
 """Writers of prediction tables: CSV, TSV, JSON lines, Parquet and Arrow.
 
 One row is written per input row, in order: the row's own columns, then the prediction columns of
-the target type. Missing values are empty cells or null. In text, a number is the shortest decimal
-that reads back as the same float64. The file name's ending selects the format.
+the target type. Missing values are empty cells or null. Text has DEFAULT_DIGITS digits of what
+matters in each row: of sd for mean, lower, upper and quantiles, of the smaller of p and 1 - p for a
+probability. Parquet and Arrow, and columns after the predictions, have all digits. The file name's
+ending selects the format.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
 
 STDOUT: Final = "-"
+DEFAULT_DIGITS: Final = 8
+"""Digits of text predictions, unless requested otherwise."""
 
 
 class AddedField(NamedTuple):
@@ -52,11 +56,13 @@ Field = OutputField | AddedField
 class Writer(Closeable):
     """A table written in blocks; the first block determines the columns."""
 
+    is_text = False
+
     def __init__(self, path: str, fields: Sequence[Field]) -> None:
         self.path = path
         self.rows = 0
         self.digits: int | None = None
-        """Significant digits of predicted numbers; None: all."""
+        """Significant digits of predicted numbers; None: those that matter in text, else all."""
         self._fields = list(fields)
         self._leading: pa.Schema | None = None
 
@@ -78,20 +84,32 @@ class Writer(Closeable):
             )
         leading = [(field, _find_column(batch, field.name)) for field in self._leading]
         predicted = [
-            field.values(added)
+            self._read_added(field, added)
             if isinstance(field, AddedField)
-            else field.read(forecast, anomalies)
+            else self._read_predicted(field, forecast, anomalies)
             for field in self._fields
         ]
-        if self.digits is not None:
-            predicted = [
-                values
-                if field.text or getattr(field, "is_rank", False)
-                else round_values(values, self.digits)
-                for field, values in zip(self._fields, predicted, strict=True)
-            ]
         self._write_columns(leading, predicted)
         self.rows += len(forecast.status)
+
+    def _read_added(self, field: AddedField, added: Any) -> Any:
+        """Return the cells of a column after the predictions."""
+        values = field.values(added)
+        if field.text or field.is_rank or self.digits is None:
+            return values
+        return round_values(values, self.digits)
+
+    def _read_predicted(
+        self, field: OutputField, forecast: Forecast, anomalies: Anomalies | None
+    ) -> Any:
+        """Return the cells of a predicted column."""
+        values = field.read(forecast, anomalies)
+        if field.text or (self.digits is None and not self.is_text):
+            return values
+        if self.digits is not None:
+            return round_values(values, self.digits)
+        size = None if field.size is None else field.size(forecast, values)
+        return round_values(values, DEFAULT_DIGITS, size)
 
     def _resolve_columns(self, schema: pa.Schema) -> pa.Schema:
         """Fix the leading columns; prefix prediction columns whose name is in use."""
@@ -117,6 +135,8 @@ class Writer(Closeable):
 
 class LineWriter(Writer):
     """A text table that can be truncated after any block."""
+
+    is_text = True
 
     _file: Sink
 
@@ -396,9 +416,36 @@ _BINARY: Final = {
 }
 
 
-def round_values(values: Any, digits: int) -> FloatArray:
-    """Round numbers to significant digits; each becomes the float nearest to its decimal."""
-    return np.array([float(f"{value:.{digits}g}") for value in np.asarray(values).tolist()])
+MAX_EXACT_POWER: Final = 22
+"""Largest power of ten that is a float64, so that dividing by it rounds once."""
+
+
+def round_values(values: Any, digits: int, size: FloatArray | None = None) -> FloatArray:
+    """Round numbers to significant digits; each becomes the float nearest to its decimal.
+
+    Parameters
+    ----------
+    values
+        Numbers (n,).
+    digits
+        Number of digits.
+    size
+        Numbers (n,) whose digits count; the values are rounded at the same decimal place, and stay
+        whole where the size is 0 or not finite. None: the values themselves.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    rounded: FloatArray
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        places = digits - 1 - np.floor(np.log10(np.abs(values if size is None else size)))
+        power = 10.0 ** np.minimum(np.abs(places), MAX_EXACT_POWER)
+        shifted = np.rint(np.where(places >= 0, values * power, values / power))
+        rounded = np.where(places >= 0, shifted / power, shifted * power)
+        exact = (np.abs(places) <= MAX_EXACT_POWER) & (np.abs(shifted) < 2.0**53)
+    rounded = np.where(exact, rounded, values)
+    if size is None:
+        for at in np.flatnonzero(~exact & np.isfinite(values)).tolist():
+            rounded[at] = float(f"{values[at]:.{digits}g}")
+    return rounded
 
 
 def open_writer(
@@ -422,7 +469,8 @@ def open_writer(
     keep
         Number of bytes of an existing text file to keep, to resume a run.
     digits
-        Significant digits of predicted numbers; None: all.
+        Significant digits of predicted numbers; None: DEFAULT_DIGITS of what matters in text, all
+        in Parquet and Arrow.
     """
     writer = _open_format(path, fields, schema, keep)
     writer.digits = digits

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.data.batch import Rows, concat_rows, take_rows
+from kbnn.data.batch import Rows, concat_rows, slice_rows, take_rows
 from kbnn.errors import DataError, UsageError
 from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.key_index import read_keys
@@ -32,7 +32,13 @@ from kbnn.model.explain import (
     group_inputs,
     list_quantities,
 )
-from kbnn.model.function_posterior import FunctionSampler, QueryRanking, rank_queries
+from kbnn.model.function_posterior import (
+    FunctionSampler,
+    OnState,
+    QueryRanking,
+    ignore_state,
+    rank_queries,
+)
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import SequentialPredictor, can_combine
@@ -42,6 +48,8 @@ from kbnn.workflows.predicting import AddedColumns, predict_rows
 
 LEADING_FIELDS: Final = ("mean", "log_odds")
 """Quantities that are explained without being named in the columns."""
+EXPLAINED_ROWS: Final = 32
+"""Rows explained at a time: a wide table takes 0.1 s a row."""
 MAX_BARS: Final = 12
 """Largest number of contributions drawn one by one; smaller ones are added up."""
 
@@ -158,6 +166,13 @@ def explain_batches(
         return Explanation(explainer.columns, names, none, none, shares, shares)
     arrays = zip(*(part[2:] for part in parts), strict=True)
     return Explanation(*parts[0][:2], *map(np.concatenate, arrays))
+
+
+def split_batches(batches: Iterable[Rows]) -> Iterator[Rows]:
+    """Yield the same rows in batches of at most EXPLAINED_ROWS, so that progress can be shown."""
+    for rows in batches:
+        for start in range(0, len(rows.y), EXPLAINED_ROWS):
+            yield slice_rows(rows, start, start + EXPLAINED_ROWS)
 
 
 def build_waterfall(explainer: RowExplainer) -> ChartSpec:
@@ -280,7 +295,20 @@ def _select_draw(draw: int, part: int) -> Callable[[FloatArray], FloatArray]:
     return lambda drawn: drawn[draw, :, part]
 
 
-def rank_batches(model: OnlineModel, batches: Sequence[Rows], count: int) -> QueryRanking:
+def collect_batches(batches: Iterable[Rows], on_state: OnState) -> list[Rows]:
+    """Return all batches; `on_state` is told how many rows were read."""
+    found: list[Rows] = []
+    read = 0
+    for rows in batches:
+        found.append(rows)
+        read += len(rows.y)
+        on_state(f"{read:,} rows read")
+    return found
+
+
+def rank_batches(
+    model: OnlineModel, batches: Sequence[Rows], count: int, on_state: OnState = ignore_state
+) -> QueryRanking:
     """Choose the rows whose labels reduce the uncertainty about all readable rows most."""
     if not batches:
         return QueryRanking(np.zeros(0, dtype=np.int64), np.zeros(0))
@@ -292,7 +320,7 @@ def rank_batches(model: OnlineModel, batches: Sequence[Rows], count: int) -> Que
         return QueryRanking(readable[:0], np.zeros(0))
     x_sd = None if rows.x_sd is None else rows.x_sd[readable]
     known = Rows(rows.x[readable], rows.y[readable], rows.number[readable], x_sd)
-    found = rank_queries(model, known, count)
+    found = rank_queries(model, known, count, on_state)
     return found._replace(rows=readable[found.rows])
 
 

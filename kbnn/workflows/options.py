@@ -256,6 +256,7 @@ class TrainOptions:
     interval: float = 0.9  # probability between lower and upper
     quantiles: Sequence[float] = ()  # of the predictions
     surprise: bool = False  # whether predictions have columns of surprise
+    digits: int | None = None  # significant digits of predictions; None: eight digits of sd
     alerts: str | None = None
     alert_rate: AlertRate | None = None  # None: as the model has it, or the default
     alert_exec: str | None = None  # command that is run for each alert
@@ -311,6 +312,8 @@ class TrainOptions:
             check_name(self.predictions)
         elif self.surprise:
             raise UsageError("--surprise adds columns to the predictions: add --predictions FILE")
+        elif self.digits is not None:
+            raise UsageError("--digits rounds the predictions: add --predictions FILE")
         self._check_alerts()
 
     def _check_alerts(self) -> None:

@@ -329,7 +329,9 @@ class Training:
                 surprise=self.options.surprise,
             ),
         )
-        self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
+        self._writer = stack.enter_context(
+            open_writer(path, fields, stream.schema, keep=keep, digits=self.options.digits)
+        )
         self.position = replace(position, predictions=None if path == STDOUT else path)
 
     def _open_alerts(self, stack: ExitStack, stream: Stream) -> None:

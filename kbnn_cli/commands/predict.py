@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from kbnn.option_table import LOCAL_ENGINE
+from kbnn.option_table import LOCAL_ENGINE, MAX_DIGITS
 from kbnn_cli.command_options import add_command
 
 EXAMPLES = """\b
@@ -148,14 +148,19 @@ def predict(
             steps = forecast.forecast_horizon(single, horizon, stream, display.make_notifier(quiet))
         batches: Iterable[Any] = () if stream is None else stream
         if ask is not None:
-            batches = list(batches)
-            ranking = explaining.rank_batches(single, batches, ask)
+            on_state = display.Heartbeat("choosing rows to label", quiet).report_state
+            batches = explaining.collect_batches(batches, on_state)
+            ranking = explaining.rank_batches(single, batches, ask, on_state)
             parts.append(explaining.add_ranks(ranking))
+        if explainer is not None:
+            batches = explaining.split_batches(batches)
         added = predicting.join_added_columns(parts)
         names = [field.name for field in fields] + [field.name for field in added.fields]
         twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
         if twice is not None:
             raise UsageError(f"two output columns would be named '{twice}': rename an input column")
+        if explain and digits is None:
+            digits = MAX_DIGITS  # contributions add up to the prediction only if nothing is rounded
         writer = stack.enter_context(
             open_writer(output, [*fields, *added.fields], known.schema, digits=digits)
         )
@@ -167,7 +172,10 @@ def predict(
             ):
                 writer.write(made, leading)
         elif stream is not None:
-            progress = display.show_progress(stream, "predicting", quiet or output == "-")
+            to_terminal = output == "-" and display.on_terminal()
+            progress = display.show_progress(
+                stream, "predicting", quiet or to_terminal, bar=output != "-"
+            )
             on_rows = stack.enter_context(progress)
             stack.enter_context(predicting.use_engine(known, engine, cluster))
             predict_stream(

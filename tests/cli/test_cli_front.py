@@ -75,7 +75,8 @@ def model(tmp_path: Path) -> Path:
 
 def test_predictions_as_json_lines_and_arrow(model: Path, tmp_path: Path) -> None:
     for ending in ("parquet", "arrow", "jsonl"):
-        ran = command("predict", model, SAMPLES / "moons.csv", "-o", tmp_path / f"x.{ending}")
+        out = tmp_path / f"x.{ending}"
+        ran = command("predict", model, SAMPLES / "moons.csv", "-o", out, "--digits", "17")
         assert ran.code == 0
     table = pq.read_table(tmp_path / "x.parquet")
     with pa.ipc.open_file(tmp_path / "x.arrow") as file:

@@ -159,7 +159,7 @@ def test_another_spelling_of_missing(cubic: str, tmp_path: Path) -> None:
 def test_parquet_holds_the_same(cubic: str, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     ran = kbnn("predict", cubic, SAMPLES / "cubic.csv", "-o", out, "--json")
-    text = rows(kbnn("predict", cubic, SAMPLES / "cubic.csv"))
+    text = rows(kbnn("predict", cubic, SAMPLES / "cubic.csv", "--digits", "17"))
     table = pq.read_table(out)
     assert table.column("mean").to_pylist() == [float(row["mean"]) for row in text]
     summary = json.loads(ran.out)

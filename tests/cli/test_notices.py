@@ -341,3 +341,25 @@ def test_a_long_run_says_that_it_continues(monkeypatch: pytest.MonkeyPatch) -> N
         assert lines
         assert all(line.startswith(f"kbnn: {shown[name]}") for line in lines)
         assert " so far" not in kbnn(*said, "-q", *(["--fresh"] if name == "train" else [])).err
+
+
+def test_a_long_choice_of_labels_says_that_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = SAMPLES / "cubic.csv"
+    assert kbnn("train", sample, "-m", "m.npz", "-q", "--layers", "5").code == 0
+    words = ("predict", "m.npz", sample, "--ask", "3", "-o", "p.csv")
+    assert "choosing" not in kbnn(*words).err
+    monkeypatch.setattr("kbnn_cli.display.HEARTBEAT_SECONDS", 0.0)
+    lines = kbnn(*words).err.splitlines()
+    chosen = [line.removeprefix("kbnn: choosing rows to label: ") for line in lines]
+    assert {"800 rows read", "800 of 800 rows compared", "3 of 3 chosen"} <= {*chosen}
+    assert "choosing" not in kbnn(*words, "-q").err
+
+
+def test_predictions_in_a_pipe_say_that_they_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = SAMPLES / "cubic.csv"
+    assert kbnn("train", sample, "-m", "m.npz", "-q", "--layers", "5").code == 0
+    monkeypatch.setattr("kbnn_cli.display.HEARTBEAT_SECONDS", 0.0)
+    assert "predicting: 800 rows so far" in kbnn("predict", "m.npz", sample).err
+    words = ("predict", "m.npz", sample, "--limit", "70", "--explain")
+    counts = [line.split()[2] for line in kbnn(*words).err.splitlines() if "so far" in line]
+    assert counts == ["32", "64", "70"]

@@ -170,7 +170,7 @@ def test_a_flawed_row_stops_there_and_the_run_goes_on_when_it_is_mended(here: Pa
 
 def test_predict_and_evaluate_send_rows_to_their_keys(here: Path) -> None:
     trained()
-    said = rows_of(kbnn("predict", "fleet", "rows.csv", "--limit", "50").out)
+    said = rows_of(kbnn("predict", "fleet", "rows.csv", "--limit", "50", "--digits", "17").out)
     for name in {row["device"] for row in said}:
         model = library.Model.from_bytes(models()[name])
         mine = [row for row in said if row["device"] == name]

@@ -127,7 +127,7 @@ def test_an_ensemble_goes_on_together(tmp_path: Path) -> None:
 def test_predict_goes_on_from_the_last_row(tmp_path: Path) -> None:
     path, model = series(tmp_path / "s.csv", 300), tmp_path / "m.npz"
     assert command("train", path, "-m", model, "-q").code == 0
-    ran = command("predict", model, "--horizon", "48")
+    ran = command("predict", model, "--horizon", "48", "--digits", "17")
     assert ran.code == 0, ran.err
     rows = list(csv.DictReader(io.StringIO(ran.out)))
     assert [*rows[0]] == ["step", "time", "mean", "sd", "lower", "upper"]

@@ -47,7 +47,7 @@ def test_every_version_has_a_step_and_a_fixture() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_an_earlier_format_predicts_the_same(name: str) -> None:
     parts = () if name.endswith("classes") else ("--decompose",)
-    said = kbnn("predict", FIXTURES / f"{name}.npz", rows_of(name), *parts)
+    said = kbnn("predict", FIXTURES / f"{name}.npz", rows_of(name), *parts, "--digits", "17")
     assert (said.code, said.err) == (0, "")
     wanted = table((FIXTURES / f"{name}.predicted.csv").read_text())
     got = table(said.out)
@@ -114,7 +114,7 @@ def test_a_fleet_that_was_written_once_predicts_the_same_and_goes_on(
     here = FIXTURES / f"fleet{store.FLEET_VERSION}"
     fleet, rows = tmp_path / name, here / "readings.csv"
     shutil.copytree(here / name, fleet)
-    said = kbnn("predict", fleet, rows, "--limit", "40")
+    said = kbnn("predict", fleet, rows, "--limit", "40", "--digits", "17")
     assert (said.code, said.err) == (0, "")
     wanted = table((here / f"{name}.predicted.csv").read_text())
     got = table(said.out)

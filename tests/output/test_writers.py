@@ -76,7 +76,7 @@ def test_text_reads_back_exactly(tmp_path: Path, name: str) -> None:
     batch = pa.RecordBatch.from_pydict({"a": AWKWARD, "a,b": [None, *range(8)]})
     path = tmp_path / name
     fields = prediction_fields(NUMBERS, decompose=True, outlier=True)
-    with open_writer(str(path), fields, NUMBERS) as writer:
+    with open_writer(str(path), fields, NUMBERS, digits=17) as writer:
         writer.write(said, batch)
         assert writer.rows == len(AWKWARD)
     head, *rows = cells(path, "\t" if name.lower() == "out.tsv" else ",")
@@ -126,7 +126,7 @@ def test_classes_and_names_that_are_taken(tmp_path: Path) -> None:
 
 def test_unknown_is_empty_and_missing_columns_too(tmp_path: Path) -> None:
     said = forecast(2)
-    said = said._replace(mean=np.array([[np.nan], [1.0]]))
+    said = said._replace(mean=np.array([[np.nan], [1.0]]), sd=np.ones((2, 1)))
     with open_writer(str(tmp_path / "o.csv"), prediction_fields(NUMBERS), NUMBERS) as writer:
         writer.write(said, pa.RecordBatch.from_pydict({"a": ["1", "2"], "b": ["3", "4"]}))
         writer.write(said, pa.RecordBatch.from_pydict({"b": ["5", "6"], "new": ["7", "8"]}))
@@ -153,7 +153,9 @@ def test_parquet_has_types(tmp_path: Path) -> None:
 def test_json_has_texts_of_what_it_knows_no_type_for(tmp_path: Path) -> None:
     day = date(2026, 3, 14)
     batch = pa.RecordBatch.from_pydict({"day": [day, None], "a": ["1.5", "NA"]})
-    with open_writer(str(tmp_path / "o.jsonl"), prediction_fields(NUMBERS), NUMBERS) as writer:
+    with open_writer(
+        str(tmp_path / "o.jsonl"), prediction_fields(NUMBERS), NUMBERS, digits=17
+    ) as writer:
         writer.write(forecast(2), batch)
     first, second = map(json.loads, (tmp_path / "o.jsonl").read_text().splitlines())
     assert (first["day"], first["a"]) == ("2026-03-14", 1.5)
@@ -192,6 +194,53 @@ def test_numbers_are_rounded_to_significant_digits(digits: int, rounded: list[fl
     assert np.isinf(found[4])
 
 
+def test_rounding_by_another_size_keeps_its_decimal_place() -> None:
+    values = np.array([701.77251304, -0.0123456, 5e300, 3.3, np.nan, 0.1234567])
+    size = np.array([15.2, 0.5, 1e290, 0.0, 1.0, 1e-30])
+    found = round_values(values, 3, size)
+    assert found[:2].tolist() == [701.8, -0.012]
+    assert found[2:4].tolist() == [5e300, 3.3]
+    assert np.isnan(found[4])
+    assert found[5] == 0.1234567
+
+
+def test_rounded_numbers_are_the_nearest_decimals() -> None:
+    """Compare with the decimal rounding of Python's own formatting."""
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=4000) * 10.0 ** rng.integers(-30, 30, 4000)
+    for digits in (1, 4, 8, 17):
+        found = round_values(values, digits).tolist()
+        assert found == [float(f"{value:.{digits}g}") for value in values.tolist()]
+
+
+def test_text_has_the_digits_that_matter(tmp_path: Path) -> None:
+    """Rounding moves a number by less than 1e-7 of its sd, and a probability of its odds."""
+    said = forecast(6)
+    rng = np.random.default_rng(3)
+    mean, sd = 1000.0 + rng.normal(size=(6, 1)), 10.0 ** rng.uniform(-5, 5, (6, 1))
+    said = said._replace(mean=mean, sd=sd)
+    for name in ("o.csv", "o.jsonl", "o.parquet"):
+        with open_writer(str(tmp_path / name), prediction_fields(NUMBERS), NUMBERS) as writer:
+            writer.write(said)
+    written = np.array([[float(cell) for cell in row[:2]] for row in cells(tmp_path / "o.csv")[1:]])
+    assert np.all(np.abs(written[:, :1] - mean) < 1e-7 * sd)
+    assert np.all(np.abs(written[:, 1:] - sd) < 1e-7 * sd)
+    assert not np.array_equal(written[:, :1], mean)
+    assert all(
+        len(row[1].strip("0.").replace(".", "")) <= 8 for row in cells(tmp_path / "o.csv")[1:]
+    )
+    lines = map(json.loads, (tmp_path / "o.jsonl").read_text().splitlines())
+    assert [line["mean"] for line in lines] == written[:, 0].tolist()
+    assert pq.read_table(tmp_path / "o.parquet")["mean"].to_pylist() == mean[:, 0].tolist()
+    p = np.array([1e-9, 0.123456789123, 1.0 - 1.23456789123e-9])
+    sure = forecast(3, probability=True)._replace(probability=np.stack([1.0 - p, p], axis=1))
+    with open_writer(str(tmp_path / "c.csv"), prediction_fields(CLASSES), CLASSES) as writer:
+        writer.write(sure)
+    found = np.array([[float(cell) for cell in row[1:]] for row in cells(tmp_path / "c.csv")[1:]])
+    assert found[:, 1] == pytest.approx(p, rel=1e-7)
+    assert 1.0 - found[:, 1] == pytest.approx(1.0 - p, rel=1e-7)
+
+
 def test_only_predictions_are_rounded(tmp_path: Path) -> None:
     path = trained(tmp_path / "m.npz", "cubic.csv", "--limit", "100", "--layers", "3")
     source = tmp_path / "in.csv"
@@ -201,7 +250,8 @@ def test_only_predictions_are_rounded(tmp_path: Path) -> None:
     cells = ran.out.splitlines()[1].split(",")
     assert cells[0] == "1.23456789"
     assert all(len(cell.strip("-").replace(".", "").lstrip("0")) <= 3 for cell in cells[1:])
-    whole = command("predict", path, source).out.splitlines()[1].split(",")
+    every = command("predict", path, source, "--digits", "17").out
+    whole = every.splitlines()[1].split(",")
     assert [float(cell) for cell in cells[1:]] == [float(f"{float(c):.3g}") for c in whole[1:]]
     for wrong in ("0", "18", "x"):
         assert command("predict", path, source, "--digits", wrong).code == 2

@@ -82,7 +82,7 @@ def test_figures_are_those_of_rows_that_train_goes_on_with(
     assert contents(model) == before
     got = json.loads(ran.out)
     assert got["learning"] is True
-    assert run("train", later, "-m", model, "-q", "--predictions", said).code == 0
+    assert run("train", later, "-m", model, "-q", "--predictions", said, "--digits", "17").code == 0
     with said.open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == ROWS // 2

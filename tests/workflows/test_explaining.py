@@ -52,7 +52,7 @@ def moons(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_written_contributions_add_up_to_the_written_prediction(plant: str) -> None:
     words = ("predict", plant, SAMPLES / "sensors_test.csv", "--limit", "20", "--decompose")
-    plain = read_rows(command(*words))
+    plain = read_rows(command(*words, "--digits", "17"))
     rows = read_rows(command(*words, "--explain"))
     columns = kbnn.load(plant).features
     assert [{name: row[name] for name in plain[0]} for row in rows] == plain

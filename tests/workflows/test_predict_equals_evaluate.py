@@ -152,7 +152,9 @@ def column(ran: Ran, name: str) -> FloatArray:
 
 def test_targets_in_the_file_are_the_past_of_the_rows_below(load: tuple[Path, Path]) -> None:
     model, folder = load
-    ran = command("predict", model, write(folder / "next.csv", range(KNOWN, ROWS)))
+    ran = command(
+        "predict", model, write(folder / "next.csv", range(KNOWN, ROWS)), "--digits", "17"
+    )
     judged = kbnn.load(model).evaluate(folder / "next.csv")
     error = column(ran, "mean") - np.round(level()[KNOWN:], 3)
     assert np.sqrt(np.mean(error**2)) == pytest.approx(judged["rmse"], rel=1e-12)
@@ -177,8 +179,8 @@ def test_a_file_without_the_target_is_what_comes_next(load: tuple[Path, Path]) -
     model, folder = load
     bare = folder / "bare.csv"
     bare.write_text("time\n" + "\n".join(times()[KNOWN : KNOWN + 30]) + "\n")
-    ran = command("predict", model, bare)
-    ahead = command("predict", model, "--horizon", "30")
+    ran = command("predict", model, bare, "--digits", "17")
+    ahead = command("predict", model, "--horizon", "30", "--digits", "17")
     assert column(ran, "mean") == pytest.approx(column(ahead, "mean"), rel=1e-9)
     assert column(ran, "sd")[1:] == pytest.approx(column(ahead, "sd")[1:], rel=1e-9)
     python = kbnn.load(model).predict({"time": times()[KNOWN : KNOWN + 30]})
