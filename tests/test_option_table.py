@@ -151,6 +151,7 @@ SPELLINGS: dict[str, dict[str, tuple[str, Any]]] = {
         "--metric auc": ("metric", "auc"),
         "--threshold 30%": ("threshold", 0.3),
         "--cost-fn 5": ("cost_fn", 5.0),
+        "--positive spam": ("positive", "spam"),
         "--cost-fp 1": ("cost_fp", 1.0),
         "--fail-if rmse>3 --fail-if r2<0": ("fail_if", ("rmse>3", "r2<0")),
         "--intervals calibrated": ("intervals", "tracked"),

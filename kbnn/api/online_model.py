@@ -369,6 +369,7 @@ class Model:
         threshold: float | None = None,
         cost_fn: float | None = None,
         cost_fp: float | None = None,
+        positive: str | None = None,
         **options: Unpack[ReadKeywords],
     ) -> Figures:
         """Score the model on rows: the metrics of `kbnn evaluate --json`.
@@ -381,11 +382,14 @@ class Model:
             Whether a copy of the model learns each row after predicting it (prequential
             evaluation). The model itself never changes.
         threshold
-            Probability from which the second of two classes is predicted; `decision` has the
+            Probability from which the positive of two classes is predicted; `decision` has the
             figures of these labels.
         cost_fn, cost_fp
-            Costs of missing the second class and of a false alarm. Without a threshold, that of
+            Costs of missing the positive class and of a false alarm. Without a threshold, that of
             least cost is found.
+        positive
+            The positive of two classes, of which `auc`, `average_precision`, the threshold and the
+            costs are; the last in order by default.
         **options
             How rows are read, such as `na` or `on_error`.
 
@@ -411,8 +415,9 @@ class Model:
         (3, True)
         """
         words = parse_keywords("evaluate", options, ReadKeywords.__annotations__)
-        costs = {"threshold": threshold, "cost_fn": cost_fn, "cost_fp": cost_fp}
-        given = {name: cost for name, cost in costs.items() if cost is not None}
+        asked: dict[str, Any] = {"threshold": threshold, "cost_fn": cost_fn, "cost_fp": cost_fp}
+        asked["positive"] = positive
+        given = {name: value for name, value in asked.items() if value is not None}
         decision = DecisionOptions(**parse_keywords("evaluate", given, given))
         with self._locked_model() as own:
             model = keyed.copy_model(own) if learn else own

@@ -25,7 +25,7 @@ batches.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -395,18 +395,18 @@ class ClassRanking:
         np.add.at(sums, ((self._label != index).astype(np.int64), group), self._weight)
         return RankedCounts(-score, sums[0], sums[1], np.ones(len(score), dtype=bool))
 
-    def auc(self) -> Estimate | None:
-        """Return the AUC of the second of two classes, or the mean of all: one against the rest."""
-        return self._average([self.rank_rows(k).auc() for k in self._ranked_classes()])
+    def auc(self, positive: int = 1) -> Estimate | None:
+        """Return the AUC of the positive of two classes, or the mean of all against the rest."""
+        return self._average([self.rank_rows(k).auc() for k in self._ranked_classes(positive)])
 
-    def average_precision(self) -> Estimate | None:
-        """Return the average precision of the second of two classes, or the mean of all."""
+    def average_precision(self, positive: int = 1) -> Estimate | None:
+        """Return the average precision of the positive of two classes, or the mean of all."""
         return self._average(
-            [self.rank_rows(k).average_precision() for k in self._ranked_classes()]
+            [self.rank_rows(k).average_precision() for k in self._ranked_classes(positive)]
         )
 
-    def _ranked_classes(self) -> range:
-        return range(1, 2) if self.classes == 2 else range(self.classes)
+    def _ranked_classes(self, positive: int) -> Sequence[int]:
+        return (positive,) if self.classes == 2 else range(self.classes)
 
     @staticmethod
     def _average(found: list[Estimate | None]) -> Estimate | None:

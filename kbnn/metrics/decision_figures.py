@@ -194,35 +194,65 @@ MAX_LISTED_CLASSES = 10
 """Largest number of classes whose F1 is a line of the table; JSON has all of them."""
 
 
+DECISION_FLAGS = ("--threshold", "--cost-fn", "--cost-fp", "--positive")
+
+
 class DecisionOptions(NamedTuple):
     """How the label of two classes is decided, and what errors cost.
 
-    The second class is predicted from the probability `threshold` on. Without one it is the
+    The positive class is predicted from the probability `threshold` on. Without one it is the
     threshold of least cost if a cost is given, and otherwise the more probable class is predicted.
     """
 
     threshold: float | None = None
-    cost_fn: float | None = None  # of a row of the second class that is predicted as the first
+    cost_fn: float | None = None  # of a row of the positive class that is predicted as the other
     cost_fp: float | None = None
+    positive: str | None = None  # None: the last class in order
 
     @property
     def has_costs(self) -> bool:
         """Whether errors have a cost; one that is not given is 1."""
         return self.cost_fn is not None or self.cost_fp is not None
 
-    def check(self, classes: int) -> None:
-        """Raise UsageError if there are options and not two classes."""
-        for value, option in zip(self, ("--threshold", "--cost-fn", "--cost-fp"), strict=True):
-            if value is not None and classes != 2:
-                found = f"has {classes} classes" if classes else "is a number"
+    def check(self, classes: Sequence[str]) -> None:
+        """Raise UsageError if there are options and not two classes, or no such class."""
+        for value, option in zip(self, DECISION_FLAGS, strict=True):
+            if value is not None and len(classes) != 2:
+                found = f"has {len(classes)} classes" if classes else "is a number"
                 raise UsageError(f"{option} is for two classes, and the target {found}")
+        if self.positive is not None and self.positive not in classes:
+            known = " and ".join(f"'{clean_text(name)}'" for name in classes)
+            raise UsageError(
+                f"--positive: there is no class '{clean_text(self.positive)}' (there are {known})"
+            )
+
+    def find_positive(self, classes: Sequence[str]) -> int:
+        """Return the index of the positive of two classes: as asked, or the last in order.
+
+        Numbers are ordered by value and precede texts, so that it is 1 of 0 and 1, true of false
+        and true, and spam of ham and spam.
+        """
+        if self.positive is not None:
+            return classes.index(self.positive)
+        return max(range(len(classes)), key=lambda at: _order_class(classes[at]), default=0)
+
+
+def _order_class(name: str) -> tuple[bool, float, str]:
+    """Return a key that orders numbers by value and texts after them."""
+    try:
+        return False, float(name), name
+    except ValueError:
+        return True, 0.0, name
 
 
 class ClassFigures:
     """AUC, average precision, F1, MCC and the confusion matrix of classes."""
 
-    def __init__(self, decision: DecisionOptions | None = None) -> None:
+    def __init__(
+        self, decision: DecisionOptions | None = None, classes: Sequence[str] = ()
+    ) -> None:
         self._decision = decision or DecisionOptions()
+        self._positive = self._decision.find_positive(classes)
         self._ranking = ClassRanking()
         self._confusion = ConfusionCounts()
         self._at_threshold = ConfusionCounts()
@@ -235,14 +265,15 @@ class ClassFigures:
         self._confusion.add(scored.label, scored.top, used)
         limit = self._decision.threshold
         if limit is not None and scored.p.shape[1] == 2:
-            decided = (scored.p[:, 1] >= limit).astype(np.int64)
+            chosen = scored.p[:, self._positive] >= limit
+            decided = np.where(chosen, self._positive, 1 - self._positive)
             self._at_threshold.add(scored.label, decided, used)
 
     def values(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the figures by name, those of single classes by the names of the classes."""
         ranked = {
-            "auc": self._ranking.auc(),
-            "average_precision": self._ranking.average_precision(),
+            "auc": self._ranking.auc(self._positive),
+            "average_precision": self._ranking.average_precision(self._positive),
         }
         known = self._confusion
         known.widen(len(names))
@@ -258,6 +289,8 @@ class ClassFigures:
             "confusion": {"classes": list(names), "counts": _list_counts(known.counts)},
             "approximation": _list_bounds(ranked),
         }
+        if len(names) == 2:
+            found["positive_class"] = names[self._positive]
         decided = self._decide(names)
         return found if decided is None else {**found, "decision": decided}
 
@@ -269,32 +302,34 @@ class ClassFigures:
         fn, fp = (1.0 if cost is None else cost for cost in (decision.cost_fn, decision.cost_fp))
         limit: float | None = decision.threshold
         known = self._at_threshold
+        known.widen(2)
+        counts = known.counts if self._positive == 1 else known.counts[::-1, ::-1]
         if limit is None and self._ranking.classes == 2:
-            ranked = self._ranking.rank_rows(1)
+            ranked = self._ranking.rank_rows(self._positive)
             best = ranked.best_threshold(fn, fp)
             if best is not None:
                 limit = best.threshold
                 above = ranked.score >= limit
                 own, others = float(ranked.own[above].sum()), float(ranked.others[above].sum())
-                known = ConfusionCounts()
-                known.counts = np.array(
+                counts = np.array(
                     [
                         [float(ranked.others.sum()) - others, others],
                         [float(ranked.own.sum()) - own, own],
                     ]
                 )
-        known.widen(2)
-        (tn, wrong), (missed, tp) = known.counts.tolist()
+        known = ConfusionCounts()
+        known.counts = counts
+        (tn, wrong), (missed, tp) = counts.tolist()
         total = tn + wrong + missed + tp
         found = {
-            "class": names[1] if len(names) > 1 else None,
+            "class": names[self._positive] if len(names) > 1 else None,
             "threshold": limit,
             "accuracy": (tn + tp) / total if total else None,
             "precision": float(known.precision()[1]) if total else None,
             "recall": float(known.recall()[1]) if total else None,
             "f1": float(known.f1()[1]) if total else None,
             "mcc": known.mcc(),
-            "confusion": _list_counts(known.counts),
+            "confusion": _list_counts(counts),
         }
         if decision.has_costs:
             found["cost"] = (fn * missed + fp * wrong) / total if total else None
@@ -303,7 +338,7 @@ class ClassFigures:
     def build_rows(self, values: Mapping[str, Any]) -> list[MetricRow]:
         """Build the lines of a table from `values`."""
         names = values["confusion"]["classes"]
-        of = f"of {clean_text(names[1])}" if len(names) == 2 else "mean of the classes"
+        of = f"of {clean_text(names[self._positive])}" if len(names) == 2 else "mean of the classes"
         bounds = values["approximation"]
         rows = [
             MetricRow(

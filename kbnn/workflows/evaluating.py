@@ -255,11 +255,11 @@ def open_evaluation(
     task, decision = model.task, decision or DecisionOptions()
     done = Evaluation(task, Scorecard(task, model.schema.width), model.interval_mode, learn)
     list_output_fields(task, OutputOptions(quantiles=tuple(quantiles)))  # raises for classes
-    decision.check(len(model.schema.classes) if task.labels else 0)
+    decision.check(model.schema.classes if task.labels else ())
     done.pinball = {name: PinballLoss(quantiles) for name in task.targets if quantiles}
     done.keys = KeyScores(task) if model.key else None
     if task.labels:
-        done.decisions = ClassFigures(decision)
+        done.decisions = ClassFigures(decision, model.schema.classes)
     else:
         is_series = model.schema.clock is not None and not model.key
         done.errors = [NumberFigures(is_series=is_series) for _ in task.targets]

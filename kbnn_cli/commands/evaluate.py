@@ -41,6 +41,7 @@ def evaluate(
     fail_if: Sequence[str],
     metric: str | None,
     threshold: float | None,
+    positive: str | None,
     cost_fn: float | None,
     cost_fp: float | None,
     alerts: str | None,
@@ -89,9 +90,11 @@ def evaluate(
         raise UsageError("--watch chooses columns for alerts: add --alerts FILE or --events FILE")
     if json and alerts == "-":
         raise UsageError("--json and --alerts - cannot both go to standard output")
-    decision = DecisionOptions(threshold, cost_fn, cost_fp)
+    decision = DecisionOptions(threshold, cost_fn, cost_fp, positive)
     if horizon is not None and (metric or any(one is not None for one in decision)):
-        raise UsageError("--horizon cannot be combined with --metric, --threshold or costs")
+        raise UsageError(
+            "--horizon cannot be combined with --metric, --positive, --threshold or costs"
+        )
     if learn and intervals == "stated":
         raise UsageError("--learn uses the intervals that the model learns: leave out --intervals")
     if learn and engine != LOCAL_ENGINE:

@@ -22,7 +22,7 @@ CLASS_KEYS = ["rows", "skipped", "accuracy", "log_loss", "brier", "ece", "confid
 CLASS_KEYS += ["baseline_accuracy", "baseline_log_loss", "baseline_brier"]
 NUMBER_KEYS += ["mape", "smape", "median_absolute_error", "approximation"]
 CLASS_KEYS += ["auc", "average_precision", "f1_macro", "mcc", "f1", "precision", "recall"]
-CLASS_KEYS += ["confusion", "approximation"]
+CLASS_KEYS += ["confusion", "approximation", "positive_class"]
 TIME_KEYS = ["learning", "seconds", "rows_per_second"]
 
 

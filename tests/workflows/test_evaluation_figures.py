@@ -14,6 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 
 import kbnn
 from kbnn.errors import UsageError
+from kbnn.metrics.decision_figures import DecisionOptions
 from tests.commands import SAMPLES, trained
 from tests.commands import kbnn as command
 
@@ -47,9 +48,8 @@ def test_class_figures_are_those_of_scikit_learn(name: str) -> None:
     label = np.argmax(forecasts.probability, axis=1)
     predicted = np.array([list(names).index(forecasts.classes[k]) for k in label])
     if len(names) == 2:
-        second = list(names).index(forecasts.classes[1])
-        auc = metrics.roc_auc_score(truth == second, p[:, second])
-        average = metrics.average_precision_score(truth == second, p[:, second])
+        auc = metrics.roc_auc_score(truth, p[:, 1])
+        average = metrics.average_precision_score(truth, p[:, 1])
     else:
         auc = metrics.roc_auc_score(truth, p, multi_class="ovr", average="macro")
         average = metrics.average_precision_score(np.eye(len(names))[truth], p, average="macro")
@@ -93,6 +93,39 @@ def test_a_threshold_decides_the_label(moons: str) -> None:
     cost = np.mean(5.0 * (truth & ~predicted) + 1.0 * (~truth & predicted))
     assert decided["cost"] == pytest.approx(cost)
     assert "cost" not in json.loads(command(*words).out)["decision"]
+
+
+@pytest.mark.parametrize("first", ["spam", "ham"])
+def test_the_positive_class_does_not_depend_on_which_came_first(first: str) -> None:
+    x, y = SETS["moons"]()
+    order = np.argsort((np.array(["ham", "spam"])[y] != first) & (np.arange(len(y)) < 40))
+    rows = make_table(x[order], y[order], np.array(["ham", "spam"]))
+    rows["y"][0] = first
+    model = kbnn.Model("y", layers=3, replay="off")
+    model.learn(rows)
+    assert model.classes[0] == first
+    p = model.predict({key: rows[key] for key in rows if key != "y"})
+    chance = dict(zip(p.classes, p.probability.T, strict=True))
+    for asked, positive in ((None, "spam"), ("spam", "spam"), ("ham", "ham")):
+        truth = np.array(rows["y"]) == positive
+        figures = model.evaluate(rows, positive=asked, threshold=0.3)
+        predicted = chance[positive] >= 0.3
+        decided = figures["decision"]
+        assert figures["positive_class"] == decided["class"] == positive
+        score = metrics.average_precision_score(truth, chance[positive])
+        assert figures["average_precision"] == pytest.approx(score, abs=1e-9)
+        assert decided["confusion"] == metrics.confusion_matrix(truth, predicted).tolist()
+        found = model.evaluate(rows, positive=asked, cost_fn=5.0)["decision"]
+        costs = 5.0 * (truth & (chance[positive] < found["threshold"]))
+        costs += ~truth & (chance[positive] >= found["threshold"])
+        assert found["cost"] == pytest.approx(np.mean(costs))
+    with pytest.raises(UsageError, match="--positive: there is no class 'eggs'"):
+        model.evaluate(rows, positive="eggs")
+
+
+def test_numbers_precede_texts_and_are_ordered_by_value() -> None:
+    for classes in (["10", "9"], ["9", "10"], ["false", "true"], ["true", "-1"], ["0", "1"]):
+        assert classes[DecisionOptions().find_positive(classes)] in ("10", "true", "1")
 
 
 def test_costs_find_the_threshold_of_least_cost(moons: str) -> None:
