@@ -221,9 +221,9 @@ class DecisionOptions(NamedTuple):
                 found = f"has {len(classes)} classes" if classes else "is a number"
                 raise UsageError(f"{option} is for two classes, and the target {found}")
         if self.positive is not None and self.positive not in classes:
-            known = " and ".join(f"'{clean_text(name)}'" for name in classes)
+            known = " or ".join(f"'{clean_text(name)}'" for name in classes)
             raise UsageError(
-                f"--positive: there is no class '{clean_text(self.positive)}' (there are {known})"
+                f"--positive: unknown class '{clean_text(self.positive)}' (choose {known})"
             )
 
     def find_positive(self, classes: Sequence[str]) -> int:

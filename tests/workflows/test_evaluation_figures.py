@@ -119,7 +119,7 @@ def test_the_positive_class_does_not_depend_on_which_came_first(first: str) -> N
         costs = 5.0 * (truth & (chance[positive] < found["threshold"]))
         costs += ~truth & (chance[positive] >= found["threshold"])
         assert found["cost"] == pytest.approx(np.mean(costs))
-    with pytest.raises(UsageError, match="--positive: there is no class 'eggs'"):
+    with pytest.raises(UsageError, match="--positive: unknown class 'eggs'"):
         model.evaluate(rows, positive="eggs")
 
 
