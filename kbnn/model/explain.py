@@ -269,9 +269,10 @@ def explain_rows(
         quantities = list_quantities(model.task)
 
         def predict(at: IntArray, masks: Masks) -> Forecast:
+            """Predict all rows with one mask after another: the kernel is faster on equal masks."""
             seen = masks @ owner
-            many = np.where(seen, z[at, None, :], np.nan).reshape(-1, width)
-            errors = None if var is None else np.repeat(var[at], len(masks), axis=0)
+            many = np.where(seen[:, None, :], z[at], np.nan).reshape(-1, width)
+            errors = None if var is None else np.tile(var[at], (len(masks), 1))
             return learner.predict_standardized(learned, many, errors)
 
         every = np.arange(len(z))
@@ -282,9 +283,10 @@ def explain_rows(
 
         def evaluate(at: IntArray, masks: Masks) -> FloatArray:
             forecast = predict(at, masks)
-            of = np.repeat(label[at], len(masks))
+            of = np.tile(label[at], len(masks))
             values = [quantity.values(forecast, of) for quantity in quantities]
-            return np.stack(values, axis=1).reshape(len(at), len(masks), len(quantities))
+            stacked = np.stack(values, axis=1).reshape(len(masks), len(at), len(quantities))
+            return np.asarray(stacked.transpose(1, 0, 2))
 
         if len(known) <= max_exact_columns:
             base, value, found = compute_shapley(evaluate, len(z), len(known))

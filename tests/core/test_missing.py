@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn import Config, init, predict
+from kbnn import Config, init, learn, predict
 from kbnn.array_types import FloatArray
 from kbnn.core.config import Covariance
 from kbnn.core.layout import pack_triangle
@@ -13,6 +13,7 @@ from kbnn.distributions.calibration import MEAN_SCALE_FACTOR
 from kbnn.model.scaler import get_scale
 from tests.bench.data import block, judged, trained
 from tests.modelling import network
+from tests.networks import stream
 
 
 def correlated(count: int, seed: int) -> tuple[FloatArray, FloatArray]:
@@ -112,3 +113,22 @@ def test_all_structures_take_gaps(covariance: Covariance) -> None:
     model = trained(x, y, hidden=(6, 5), covariance=covariance)
     assert model.rows == 400
     assert judged(model, x, y).rmse < np.std(y)
+
+
+@pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full", "wide"])
+@pytest.mark.parametrize("hidden", [(), (6, 5)])
+def test_rows_with_the_same_gaps_are_predicted_as_each_alone(
+    covariance: Covariance, hidden: tuple[int, ...]
+) -> None:
+    config = Config(12, hidden=hidden, covariance=covariance)
+    learned = stream(config, 60, seed=3, missing=0.2)
+    state = learn(init(config), learned.x, learned.y)[0]
+    rng = np.random.default_rng(4)
+    gaps = np.repeat(rng.random((6, 12)) < 0.4, [1, 5, 1, 4, 3, 6], axis=0)
+    gaps[5] = False
+    x = np.where(gaps, np.nan, rng.standard_normal(gaps.shape))
+    together = predict(state, x)
+    for row in range(len(x)):
+        alone = predict(state, x[row : row + 1])
+        assert together.mean[row] == alone.mean[0]
+        assert together.function_var[row] == alone.function_var[0]

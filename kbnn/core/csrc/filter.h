@@ -18,7 +18,8 @@ KB_PART void KB(filter_forward)(kb_work *w)
         KB(layer_moments)(w, a);
         memcpy(a->var, a->own, (size_t)a->padded * sizeof(double));
         if (l == 0 && w->uncertain) {
-            KB(trace_spread)(w, a);
+            if (!w->same_missing)
+                KB(trace_spread)(w, a);
             for (int64_t u = 0; u < a->padded; u++)
                 a->var[u] += a->trace[u];
         }
@@ -186,7 +187,8 @@ KB_INLINE void KB(filter_outputs)(kb_work *w)
     if (!w->uncertain)
         return;
     kb_layer *first = &w->layer[0];
-    KB(trace_spread)(w, first);
+    if (w->net->layers == 1 && !w->same_missing) /* else the forward pass did */
+        KB(trace_spread)(w, first);
     for (int64_t o = 0; o < outputs; o++) {
         const double *c = first->coefficient + o * first->padded;
         KB(back)(first, c, w->scratch, 0);

@@ -17,6 +17,18 @@ KB_INLINE int KB(measured)(const kb_work *w, double x)
     return fabs(x) <= KB(larger)(w->net->limit, w->net->k->input_believed);
 }
 
+/* Notes whether this row lacks the same inputs as the one before it. Then, if nothing is learned in
+ * between and no input is noisy, the variances given the measured inputs are those of that row. */
+KB_PART void KB(compare_missing)(kb_work *w, const double *x, int first)
+{
+    w->same_missing = !first;
+    for (int64_t i = 0; i < w->inputs; i++) {
+        double measured = KB(measured)(w, x[i]);
+        w->same_missing &= w->x_measured[i] == measured;
+        w->x_measured[i] = measured;
+    }
+}
+
 /* Fills the first layer's z and vz and, if anything is uncertain, x_cov. */
 KB_PART void KB(condition)(kb_work *w, const double *x, const double *x_var)
 {
@@ -28,30 +40,36 @@ KB_PART void KB(condition)(kb_work *w, const double *x, const double *x_var)
         if (!KB(measured)(w, value) || (x_var && x_var[i] > 0.0))
             w->uncertain = 1;
         m[i] = value > limit ? limit : (value < -limit ? -limit : value);
-        vz[i] = 0.0;
     }
-    if (!w->uncertain)
+    if (!w->uncertain) {
+        memset(vz, 0, (size_t)d * sizeof(double));
         return;
+    }
     const double *sigma = w->state.input_cov;
-    double *v = w->x_cov, *gain = w->scratch;
+    double *v = w->x_cov;
     for (int64_t i = 0; i < d; i++) {
         m[i] = w->state.input_mean[i];
-        for (int64_t j = 0; j < d; j++)
+        for (int64_t j = 0; !w->same_missing && j < d; j++)
             v[i * d + j] = KB(input_entry)(sigma, d, i, j);
     }
     for (int64_t j = 0; j < d; j++) {
-        double total = v[j * d + j] + (x_var ? x_var[j] : 0.0);
-        if (!KB(measured)(w, x[j]) || !isfinite(total) || total <= w->net->k->smallest_var)
+        double *gain = w->x_gain + j * d;
+        if (!w->same_missing) {
+            double total = v[j * d + j] + (x_var ? x_var[j] : 0.0);
+            w->x_used[j] = KB(measured)(w, x[j]) && isfinite(total)
+                           && total > w->net->k->smallest_var;
+            for (int64_t i = 0; w->x_used[j] && i < d; i++)
+                gain[i] = v[i * d + j] / total;
+            for (int64_t i = 0; w->x_used[j] && i < d; i++)
+                for (int64_t k = 0; k < d; k++)
+                    v[i * d + k] -= gain[i] * gain[k] * total;
+        }
+        if (!w->x_used[j])
             continue;
         double value = x[j] > limit ? limit : (x[j] < -limit ? -limit : x[j]);
         double miss = value - m[j];
         for (int64_t i = 0; i < d; i++)
-            gain[i] = v[i * d + j] / total;
-        for (int64_t i = 0; i < d; i++) {
             m[i] += gain[i] * miss;
-            for (int64_t k = 0; k < d; k++)
-                v[i * d + k] -= gain[i] * gain[k] * total;
-        }
     }
     for (int64_t j = 0; j < d; j++) {
         if (KB(measured)(w, x[j]) && !(x_var && x_var[j] > 0.0)) {

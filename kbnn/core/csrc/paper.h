@@ -17,7 +17,8 @@ KB_PART void KB(paper_outputs)(kb_work *w)
         KB(layer_moments)(w, a);
         memcpy(a->var, a->own, (size_t)a->padded * sizeof(double));
         if (l > 0 || w->uncertain) {
-            KB(trace_spread)(w, a);
+            if (l > 0 || !w->same_missing)
+                KB(trace_spread)(w, a);
             for (int64_t u = 0; u < a->padded; u++)
                 a->var[u] += a->trace[u];
             KB(weight_spread)(a, a->var);

@@ -128,6 +128,9 @@ static int64_t kb_plan(kb_work *w, double *memory)
     w->probability = kb_take(memory, &used, o + 1);
     w->head_gain = kb_take(memory, &used, o * kb_round_up(w->features, KB_ALIGN));
     w->x_cov = kb_take(memory, &used, w->directions ? 0 : w->inputs * w->inputs);
+    w->x_gain = kb_take(memory, &used, w->directions ? 0 : w->inputs * w->inputs);
+    w->x_used = kb_take(memory, &used, w->inputs);
+    w->x_measured = kb_take(memory, &used, w->inputs);
     if (w->directions) {
         w->x_mean = kb_take(memory, &used, w->inputs);
         w->x_var = kb_take(memory, &used, w->inputs);

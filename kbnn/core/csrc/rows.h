@@ -176,9 +176,12 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
 static void KB(run)(kb_work *w, const kb_data *data, kb_records *records, int learn)
 {
     w->role = data->role;
+    w->same_missing = 0;
     for (int64_t row = 0; row < data->rows; row++) {
         const double *x = data->x + row * w->inputs;
         const double *x_var = data->x_var ? data->x_var + row * w->inputs : NULL;
+        if (!learn && !x_var)
+            KB(compare_missing)(w, x, row == 0);
         if (w->directions)
             KB(condition_wide)(w, x, x_var);
         else

@@ -66,7 +66,8 @@ KB_PART void KB(directions_given)(const kb_work *w, double *a, double *s)
 }
 
 /* Mean and variance of every input given those that were measured; x holds them in our units, NaN
- * where missing, `noise` their measurement variance. */
+ * where missing, `noise` their measurement variance. S and the variances are those of the row before
+ * if the same inputs are missing. */
 KB_PART void KB(complete)(kb_work *w, const double *noise)
 {
     const int64_t d = w->inputs, n = w->directions, pitch = n + 2;
@@ -74,8 +75,9 @@ KB_PART void KB(complete)(kb_work *w, const double *noise)
     const double least = w->net->k->smallest_spread;
     double *a = w->low + 2 * n * n, *s = w->low + 3 * n * n, *b = w->low + 4 * n * n, *t = b + n;
     double *x = w->x_mean, *var = w->x_var;
-    memset(a, 0, (size_t)(n * n) * sizeof(double));
     memset(b, 0, (size_t)n * sizeof(double));
+    if (!w->same_missing)
+        memset(a, 0, (size_t)(n * n) * sizeof(double));
     for (int64_t i = 0; i < d; i++) {
         const double *v = w->state.view + i * pitch + 2;
         if (!isfinite(x[i]) || !isfinite(noise[i]))
@@ -84,24 +86,28 @@ KB_PART void KB(complete)(kb_work *w, const double *noise)
         for (int64_t j = 0; j < n; j++) {
             double down = left * v[j];
             b[j] += miss * v[j];
-            for (int64_t k = j / KB_WIDTH * KB_WIDTH; k < n; k++)
+            for (int64_t k = j / KB_WIDTH * KB_WIDTH; !w->same_missing && k < n; k++)
                 a[j * n + k] += down * v[k];
         }
     }
-    KB(directions_given)(w, a, s);
+    if (!w->same_missing)
+        KB(directions_given)(w, a, s);
     for (int64_t j = 0; j < n; j++)
         t[j] = KB(dot)(s + j * n, b, n);
     for (int64_t i = 0; i < d; i++) {
         const double *v = w->state.view + i * pitch + 2;
         int known = isfinite(x[i]) && isfinite(noise[i]);
-        var[i] = 0.0;
+        if (!w->same_missing)
+            var[i] = 0.0;
         if (known && noise[i] <= 0.0)
             continue;
         double own = KB(larger)(spread[i], least), said = mu[i] + KB(dot)(v, t, n), doubt = 0.0;
         double share = known ? own / (own + noise[i]) : 0.0;
+        x[i] = known ? said + share * (x[i] - said) : said;
+        if (w->same_missing)
+            continue;
         for (int64_t j = 0; j < n; j++)
             doubt += v[j] * KB(dot)(s + j * n, v, n);
-        x[i] = known ? said + share * (x[i] - said) : said;
         var[i] = (1.0 - share) * own + (1.0 - share) * (1.0 - share) * doubt;
     }
 }
@@ -121,21 +127,23 @@ KB_PART void KB(condition_wide)(kb_work *w, const double *x, const double *x_var
         m[i] = KB(measured)(w, x[i]) ? gain * value - view[i * pitch + 1] : NAN;
         w->uncertain |= !(isfinite(m[i]) && noise[i] <= 0.0);
     }
+    const int fresh = !w->uncertain || !w->same_missing;
     memset(s, 0, (size_t)n * sizeof(double));
-    memset(vs, 0, (size_t)(n + d) * sizeof(double));
+    if (fresh)
+        memset(vs, 0, (size_t)(n + d) * sizeof(double));
     if (w->uncertain)
         KB(complete)(w, noise);
     for (int64_t i = 0; i < d; i++) {
         const double *v = view + i * pitch + 2;
         for (int64_t k = 0; k < n; k++)
             s[k] += v[k] * m[i];
-        if (w->uncertain && var[i] > 0.0)
+        if (fresh && w->uncertain && var[i] > 0.0)
             for (int64_t k = 0; k < n; k++)
                 vs[k] += v[k] * v[k] * var[i];
     }
     for (int64_t i = 0; i < d; i++)
         r[i] = m[i] - KB(dot)(view + i * pitch + 2, s, n);
-    if (w->uncertain)
+    if (fresh && w->uncertain)
         memcpy(vr, var, (size_t)d * sizeof(double));
     memcpy(w->z_joint, w->layer[0].z, (size_t)(1 + n) * sizeof(double));
 }

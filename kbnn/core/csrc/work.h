@@ -88,6 +88,7 @@ typedef struct {
     int64_t columns;
     double *direction, *cov_d, *gain_d;
     double *x_cov;         /* covariance of this row's inputs */
+    double *x_gain, *x_used, *x_measured; /* what rows with the same missing inputs share */
     double *x_mean, *x_var, *z_joint, *low, *loose_gain; /* of a wide network, see wide.h */
     double *head_gain, *head_log_mean, *head_log_var, *noise_var, *new_noise, *share;
     double *probability;   /* of each class, before the row's label */
@@ -96,6 +97,7 @@ typedef struct {
     int64_t role;          /* of the rows, see kb_data */
     int64_t raised;        /* this row's variances that the paper's formula puts too low */
     int uncertain;         /* this row's inputs have a variance */
+    int same_missing;      /* it is that of the row before, and so is what follows from it alone */
 } kb_work;
 
 /* The code of one instruction set. */
