@@ -5,12 +5,21 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from kbnn.workflows.checkpoint import Interrupted, InterruptGuard
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+
+@pytest.fixture(autouse=True)
+def default_handler() -> Iterator[None]:
+    """Handle SIGINT as Python does by default, whatever commands of other tests have installed."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
