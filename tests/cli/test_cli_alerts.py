@@ -214,7 +214,7 @@ def write_fleet_rows(path: Path) -> None:
 
 def test_each_key_of_a_fleet_has_its_own_alerts(stream: Path) -> None:
     write_fleet_rows(stream / "rows.csv")
-    words = ("train", "rows.csv", "--key", "device", "-q", "--surprise", "--alert-rate", "0.01")
+    words = ("train", "rows.csv", "--key", "device", *QUICK, "--surprise", "--alert-rate", "0.01")
     for name, limits in {"a": (), "b": ("--open", "1")}.items():
         outputs = ("-m", name, "--alerts", f"{name}.csv", "--predictions", f"{name}-p.csv")
         assert kbnn(*words, *outputs, *limits).code == 0

@@ -257,7 +257,7 @@ def lines(count: int, keys: int = 0) -> str:
 def test_inspect_says_how_sharp_it_is(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(lines(500))
     model = tmp_path / "m.npz"
-    assert kbnn("train", tmp_path / "rows.csv", "-m", model, "-q").code == 0
+    assert kbnn("train", tmp_path / "rows.csv", "-m", model, "-q", "--layers", "10").code == 0
     known = modelfile.load(str(model)).learner_state.temperature
     told = kbnn("inspect", model).out
     assert f"{int(known[sharp.EVIDENCE_ROWS])} rows" in told

@@ -302,8 +302,8 @@ def test_classes_and_categories_grow_in_a_fleet(here: Path) -> None:
             a, kind = draw.normal(), "pqr"[min(k // 120, int(draw.integers(0, 3)))]
             label = "low" if a < 0 else "high" if k < 180 or a < 1 else "top"
             file.write(f"d{k % 5},{kind},{a:.4f},{label}\n")
-    trained(sources="c.csv")
-    trained("--open", "1", sources="c.csv", fleet="few")
+    trained("--layers", "10", sources="c.csv")
+    trained("--layers", "10", "--open", "1", sources="c.csv", fleet="few")
     judged = told("evaluate", "fleet", "c.csv")
     assert judged["accuracy"] > 0.75
     assert told("evaluate", "few", "c.csv")["accuracy"] == judged["accuracy"]
@@ -420,7 +420,7 @@ def test_a_fleet_written_before_a_figure_was_thought_of_goes_on(tmp_path: Path) 
     """The figure begins where it is first known; nothing else is another."""
     rows = write(tmp_path / "rows.csv", *made(6, 120))
     fleet = tmp_path / "fleet"
-    assert kbnn("train", rows, "--key", "device", "-m", fleet, "-q").code == 0
+    assert kbnn("train", rows, "--key", "device", "-m", fleet, "-q", "--layers", "10").code == 0
 
     def later(*words: str | Path) -> str:
         command = [sys.executable, "-c", LATER, *map(str, words)]
