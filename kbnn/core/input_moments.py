@@ -385,13 +385,10 @@ def leading_directions(
     return np.pad(top, ((0, 0), (0, count - top.shape[1])))
 
 
-def is_view_outdated(view: FloatArray) -> bool:
-    """Return whether an input's units differ much from those of its first rows."""
-    gain, shift = view[:, :1], view[:, 1:2]
-    return bool(
-        np.any(
-            (gain > MAX_VIEW_CHANGE)
-            | (gain < 1.0 / MAX_VIEW_CHANGE)
-            | (np.abs(shift) > MAX_VIEW_CHANGE)
-        )
-    )
+def is_view_outdated(view: FloatArray, margin: float = 1.0) -> bool:
+    """Return whether an input's units differ much from those of its first rows.
+
+    `margin` is the factor by which the first units may have differed from 1.
+    """
+    gain, shift, most = view[:, :1], view[:, 1:2], MAX_VIEW_CHANGE * margin
+    return bool(np.any((gain > most) | (gain < 1.0 / most) | (np.abs(shift) > most)))

@@ -116,13 +116,15 @@ def init(
     prior_variance: str | float = "fan-in",
     directions: FloatArray | None = None,
     output_mean: FloatArray | None = None,
+    input_gain: FloatArray | None = None,
 ) -> State:
     """Make the state before the first row: weight means N(0, 1/fan_in), variances 1/fan_in.
 
     The bias is drawn too: it breaks the symmetry of the units. The scales stretch the prior's means
     and standard deviations. Another prior variance, by a rule of PRIORS or one number for all
     weights, does not change the means. A wide network needs its `directions`; `output_mean` is
-    added to the outputs' biases.
+    added to the outputs' biases. `input_gain` (inputs,) stretches means and standard deviations of
+    the weights of single inputs; a wide network's inputs get these units instead.
     """
     layout = layout_of(config)
     mean, prior_var = map(
@@ -130,6 +132,12 @@ def init(
     )
     if output_mean is not None:
         layout.weight_matrix(mean, len(config.hidden))[:, 0] += output_mean
+    view = _initial_view(config, directions)
+    if input_gain is not None and config.directions:
+        view[:, 0] = input_gain
+    elif input_gain is not None:
+        layout.weight_matrix(mean, 0)[:, 1:] *= input_gain
+        layout.weight_matrix(prior_var, 0)[:, 1:] *= input_gain**2
     noise, head_mean, head_cov, input_cov = map(np.copy, _noise_and_inputs(config))
     return State(
         config=config,
@@ -145,7 +153,7 @@ def init(
         input_cov=input_cov,
         surprise=np.zeros(1),
         counts=np.zeros(len(COUNT), dtype=np.int64),
-        view=_initial_view(config, directions),
+        view=view,
     )
 
 

@@ -275,6 +275,7 @@ class Member(NamedTuple):
     encoding: str = "none"
     replays: bool = True  # whether it learns buffered rows again
     variant: int = 0  # number of its seed and prior scale
+    adapts_prior: bool = False  # whether its prior follows the inputs' relevance
 
 
 class PoolWeights(NamedTuple):

@@ -36,7 +36,7 @@ from kbnn.distributions.calibration import (
     shrink_scale,
 )
 from kbnn.distributions.categorical import NO_TEMPERATURE, extend_classes
-from kbnn.model import ensemble, replay, scaler
+from kbnn.model import ensemble, relevance, replay, scaler
 from kbnn.model.ensemble import (
     FEW_OUTPUTS,
     NO_BINS,
@@ -290,9 +290,16 @@ class Learner:
         return apply_class_temperature(forecast, learned.temperature, update)
 
     def _create_networks(
-        self, learned: LearnerState, rows: BufferedRows, outputs: int
+        self,
+        learned: LearnerState,
+        rows: BufferedRows,
+        outputs: int,
+        input_gain: FloatArray | None = None,
     ) -> tuple[LearnerState, LearnEvents]:
-        """Initialise the networks from the prior and learn the given rows."""
+        """Initialise the networks from the prior and learn the given rows.
+
+        `input_gain` (D,) are the inputs' factors of the prior, see kbnn.model.relevance.
+        """
         t = self.task.scaled
         inputs = len(learned.columns) - t
         scale = next(iter(learned.columns[:t, scaler.SCALE].tolist()), 1.0)
@@ -309,10 +316,15 @@ class Learner:
             config = self.settings.make_config(
                 spec, self.task, inputs + len(bins), outputs, scale or 1.0
             )
-            directions = None
+            directions, gain = None, None
+            if input_gain is not None and spec.adapts_prior:
+                gain = np.append(input_gain[bins[:, ensemble.COLUMN].astype(np.int64)], input_gain)
             if config.directions:
                 encoded, _ = encode_inputs(bins, z, None)
-                directions = leading_directions(encoded, config.directions, config.input_limit)
+                if gain is not None:
+                    encoded = np.clip(encoded, -config.input_limit, config.input_limit) * gain
+                limit = config.input_limit * (1.0 if gain is None else relevance.MOST_GAIN)
+                directions = leading_directions(encoded, config.directions, limit)
             means, sds = ensemble.prior_scales(spec.variant)
             state = init(
                 config,
@@ -322,6 +334,7 @@ class Learner:
                 prior_variance=self.settings.prior_variance,
                 directions=directions,
                 output_mean=output_mean,
+                input_gain=gain,
             )
             return open_session(state)
 
@@ -423,7 +436,7 @@ class Learner:
         fixed, rows = self.unscaled_columns[: t + width], learned.buffer.rows(width)
         columns = scaler.refit_scale(learned.columns, fixed, closely, _select_last_rows(rows, t))
         old, new = scaler.get_scale(learned.columns), scaler.get_scale(columns)
-        learned = learned._replace(columns=columns)
+        before_change, learned = learned, learned._replace(columns=columns)
         outputs = learned.members[0].config.outputs
         same = all(np.array_equal(a, b) for a, b in zip(old, new, strict=True))
         # Few rows determine neither directions nor bins, so early ones are recomputed.
@@ -435,7 +448,9 @@ class Learner:
             return learned, None
         learned = learned._replace(changes=learned.changes + (not same))
         if len(rows.y) == learned.seen <= REPLAY_ROWS:  # no row was dropped
-            return self._create_networks(learned, rows, outputs)
+            return self._create_networks(
+                learned, rows, outputs, self._compute_input_gains(before_change, rows)
+            )
         gain, shift = scaler.compute_output_map(old, new, t, outputs)
         before = Scale(old.center[t:], old.scale[t:])
         after = Scale(new.center[t:], new.scale[t:])
@@ -472,10 +487,38 @@ class Learner:
         learned = learned._replace(
             members=tuple(members), bins=tuple(moved[id(bins)] for bins in learned.bins)
         )
-        outdated = any(is_view_outdated(member.state().view) for member in learned.members)
+        outdated = any(
+            is_view_outdated(m.state().view, relevance.GAIN_MARGIN if spec.adapts_prior else 1.0)
+            for m, spec in zip(learned.members, learned.specs, strict=True)
+        )
         if len(rows.y) >= DIRECTION_SEARCH_ROWS and outdated:
             learned = self._rebuild_networks(learned, rows)
         return learned, None
+
+    def _compute_input_gains(self, learned: LearnerState, rows: BufferedRows) -> FloatArray | None:
+        """Return the factors of the prior of each input; None where the prior treats all alike.
+
+        Class labels had no gain: tables of images, for example, were learned worse.
+        """
+        if self.task.observation != "gaussian" or not learned.specs[0].adapts_prior:
+            return None
+        if rows.x.shape[1] * len(rows.y) < relevance.IRRELEVANT_EVIDENCE:  # the prior cannot change
+            return None
+        last = BufferedRows._make(part[-relevance.MEASURED_ROWS :] for part in rows)
+        z, labels, _ = self._standardize_buffered_rows(learned.columns, last)
+        columns = np.arange(z.shape[1])
+        effects, output = relevance.measure_effects(
+            [member.state() for member in learned.members],
+            learned.pool.weight,
+            [x for x, _ in encode_for_members(learned, z, None)],
+            [
+                np.append(bins[:, ensemble.COLUMN].astype(np.int64), columns)
+                for bins in learned.bins
+            ],
+            relevance.draw_other_rows(self.settings.seed, learned.seen, len(z)),
+        )
+        error = labels - output[:, : labels.shape[1]]
+        return relevance.compute_input_gains(effects, float(np.nanmean(error * error)), len(rows.y))
 
     def _rebuild_networks(self, learned: LearnerState, rows: BufferedRows) -> LearnerState:
         """Create new networks from the buffered rows only; counts are carried over.

@@ -302,6 +302,8 @@ class Settings:
             found = tuple(member._replace(covariance="auto") for member in found)
         if not self.replay_ratio:
             found = tuple(member._replace(replays=True) for member in found)
+        if not is_series:
+            found = tuple(member._replace(adapts_prior=True) for member in found)
         return tuple(dict.fromkeys(found))
 
     def _with_choices(self, **choices: Any) -> Settings:
