@@ -27,8 +27,8 @@ from kbnn.data.schema import Place
 from kbnn.distributions.categorical import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
-from kbnn.model.ensemble import Member, encode_inputs, find_active_slopes
-from kbnn.model.learner import LearnerState
+from kbnn.model.ensemble import Member, find_active_slopes
+from kbnn.model.learner import LearnerState, encode_member_inputs
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import can_combine
 from kbnn.model.warmup import WARM_UP_ROWS
@@ -147,11 +147,27 @@ def _apply_chain_rule(
             )
             gain.append((high - low) / (2.0 * DIFFERENCE_STEP_SD))
         bins = learned.bins[at]
-        seen, _ = encode_inputs(bins, z, None)
-        components = find_active_slopes(bins, z)
-        parts.append(compute_sensitivity(state, seen, np.stack(gain, axis=2), components))
+        spec = learned.specs[at]
+        seen, _ = encode_member_inputs(spec, bins, z, None)
+        slopes, at_input = find_active_slopes(bins, z)
+        if spec.inputs:
+            at_input = np.array([spec.inputs.index(j) for j in at_input.tolist()], np.int64)
+        found = compute_sensitivity(state, seen, np.stack(gain, axis=2), (slopes, at_input))
+        parts.append(_place_inputs(found, spec, z.shape[1]))
     slopes, sds, sizes = (np.stack(part) for part in zip(*parts, strict=True))
     return Sensitivity(slopes.sum(axis=0), sds.sum(axis=0), sizes.sum(axis=0))
+
+
+def _place_inputs(found: Sensitivity, spec: Member, width: int) -> Sensitivity:
+    """Return sensitivities by input of the model; they are 0 for inputs that a network lacks."""
+    if not spec.inputs:
+        return found
+    placed = []
+    for part in found:
+        every = np.zeros((*part.shape[:-1], width))
+        every[..., list(spec.inputs)] = part
+        placed.append(every)
+    return Sensitivity(*placed)
 
 
 def _shift_output(learned: LearnerState, at: int, output: int, by: float) -> LearnerState:
@@ -388,7 +404,10 @@ def describe_scales(model: OnlineModel) -> list[dict[str, Any]]:
 def list_networks(model: OnlineModel) -> tuple[Member, ...]:
     """List the networks of the leader, or those that it will start with."""
     return model.learner_state.specs or model.settings.list_members(
-        model.schema.width, max_outputs(model.task), bool(model.schema.lags)
+        model.schema.width,
+        max_outputs(model.task),
+        model.learner.is_series,
+        model.learner.own_inputs,
     )
 
 

@@ -13,8 +13,10 @@ Indicators, cycles and columns with fewer than three distinct values are not enc
 
 The components come before the standardised inputs, so that columns added later extend the end.
 
-Pooling. The networks of a model differ in shape, in the encoding of their inputs, in replay, or
-only in seed and prior scale (`Member`). A prediction is pooled by moments with weights w_k:
+Pooling. The networks of a model differ in shape, in the encoding of their inputs, in which inputs
+they see, in replay, or only in seed and prior scale (`Member`). Of a series with other columns, one
+network sees only the target's own lags and the clock, so that the other columns must earn their
+place. A prediction is pooled by moments with weights w_k:
 
     m = sum_k w_k m_k,   v = c sum_k w_k (v_k + (m_k - m)^2)
 
@@ -276,6 +278,7 @@ class Member(NamedTuple):
     replays: bool = True  # whether it learns buffered rows again
     variant: int = 0  # number of its seed and prior scale
     adapts_prior: bool = False  # whether its prior follows the inputs' relevance
+    inputs: tuple[int, ...] = ()  # inputs that it sees; empty: all, also those added later
 
 
 class PoolWeights(NamedTuple):
@@ -294,7 +297,25 @@ def describe_member(member: Member) -> str:
     parts += ["encoded"] if member.encoding == "piecewise" else []
     parts += [] if member.replays else ["without replay"]
     parts += [f"variant {member.variant + 1}"] if member.variant else []
+    parts += [f"{len(member.inputs)} inputs"] if member.inputs else []
     return " ".join(parts)
+
+
+def select_inputs(member: Member, values: FloatArray) -> FloatArray:
+    """Return the columns (..., D) of the inputs that a network sees."""
+    return values[..., list(member.inputs)] if member.inputs else values
+
+
+def select_input_scale(member: Member, scale: Scale) -> Scale:
+    """Return the scale of the inputs that a network sees."""
+    return Scale(*(select_inputs(member, part) for part in scale))
+
+
+def select_bins(member: Member, bins: FloatArray) -> FloatArray:
+    """Return the bins of the inputs that a network sees."""
+    if not member.inputs or not len(bins):
+        return bins
+    return bins[np.isin(bins[:, COLUMN], member.inputs)]
 
 
 def prior_scales(variant: int) -> tuple[float, float]:

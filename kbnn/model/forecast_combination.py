@@ -11,15 +11,25 @@ known, so that all errors are of forecasts as made then. E_c,h is the mean squar
 candidate c at step h, discounted by 2^(-age/500 rows) and pooled over h +- 3 steps. The combined
 forecast is
 
-    w_c ~ E_c,h^-4,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2).
+    w_c ~ E_c,h^-6,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2).
+
+A mean that has not been better than the best naive candidate f_b is pulled to it, so that a random
+walk is forecast as its last value:
+
+    m <- f_b + g (m - f_b),   g = <(m - f_b)(y - f_b)> / <(m - f_b)^2> - 0.3 standard errors,
+
+between 0 and 1, from past errors pooled over h +- 24 steps and shrunk towards 1.
 
 The variance s_c^2 of a naive candidate is its mean squared error from every row, not only from
-origins; E_c,h is shrunk towards it, and that of the network towards 0.8 of the least. With more
-past errors, v approaches the mean squared error of the combined forecast. The
-network's variance follows the conditions of the path: it is a multiple, learned by
-step, of the mean one-step variance along the path. The sd is scaled so that 90 % intervals hold: by
-the 90 % quantile of the past |error|/sd at this step, whose histogram starts with twenty errors of
-a Gaussian.
+origins; E_c,h is shrunk towards it, and that of the network towards the least. With more
+past errors, v approaches the mean squared error of the combined forecast. A second estimate is the
+mean squared error of f_b at every row, times that of the combined forecast over that of f_b at the
+origins, where both miss the same shocks. v is a geometric mean of both, whose weight of the second
+falls from 1/2 with the number of past errors. The network's variance follows the conditions of the
+path: it is a multiple, learned by step, of the mean one-step variance along the path. The sd is
+scaled so that 90 % intervals hold: by the 90 % quantile of the past |error|/sd at this step, whose
+histogram starts with twenty errors of a Gaussian. Where a series is volatile at times, v is
+multiplied by a power of the mean squared error of one step of late, over that in the longer run.
 
 Errors are recorded with other inputs unknown, as at most origins. Where they are given, the
 network's forecast is used alone, and its variance grows at most as that of a random walk.
@@ -30,11 +40,12 @@ itself, naive forecasts are relatively worse: E_c is the mean squared error amon
 predicted variance was as high (four levels), shrunk towards that of all rows. The weights are the
 same function of E_c. Then the mean is pulled to the last value y_o,
 
-    m <- y_o + b (m - y_o),   b = <(m - y_o)(y - y_o)> / <(m - y_o)^2> between 0 and 1,
+    m <- y_o + b (m - y_o),   b = <(m - y_o)(y - y_o)> / <(m - y_o)^2>  between 0 and 1,
 
-so that a random walk is forecast as its last value. The variance is that of the network plus
-sum_c w_c (f_c - m)^2 of the naive candidates, calibrated as that of a network is
-(kbnn.distributions.calibration), but with the errors of the combined forecast.
+so that a random walk is forecast as its last value. Where the last value is the best naive
+candidate, b is less by 0.6 standard errors. The variance is that of the network plus sum_c w_c (f_c
+- m)^2 of the naive candidates, calibrated as that of a network is (kbnn.distributions.calibration),
+but with the errors of the combined forecast.
 
 The state has a fixed size. Origins are the row numbers t with frac(t g) < 1/spacing, g the golden
 ratio: evenly spread, and not in step with any season.
@@ -68,15 +79,30 @@ ERROR_HALF_LIFE_ROWS: Final = 500.0
 ERROR_HALF_LIFE_ORIGINS: Final = 12
 """Past errors count half after this number of rows and of origins, whichever is later."""
 POOLED_STEPS: Final = 3
-WEIGHT_EXPONENT: Final = 4.0
+WEIGHT_EXPONENT: Final = 6.0
+ONE_STEP_WEIGHT_EXPONENT: Final = 4.0
 PRIOR_ERRORS: Final = 2.0
 """Weight of the prior squared error, in past errors."""
 NAIVE_PRIOR_FACTOR: Final = 2.0
 """Prior squared error of the naive candidates, in the network's variance."""
-WEIGHT_PRIOR_ERRORS: Final = 20.0
-NETWORK_PRIOR_FACTOR: Final = 0.8
-"""Weights start from the squared errors of naive candidates at all rows; the network's starts at
-this share of the least."""
+WEIGHT_PRIOR_ERRORS: Final = 40.0
+"""Weights start from the squared errors of naive candidates at all rows, and the network's from the
+least of them."""
+GAIN_POOLED_STEPS: Final = 24
+GAIN_PRIOR_ERRORS: Final = 10.0
+"""Weight of g = 1, in independent errors."""
+GAIN_STANDARD_ERRORS: Final = 0.3
+MAX_SCALED_ERROR: Final = 4.0
+"""Limit of errors relative to those of the best naive candidate, where g is learned."""
+VOLATILITY_DECAYS: Final = (0.5 ** (1.0 / 60.0), 0.5 ** (1.0 / 500.0))
+"""Memories of the mean squared error of one step, of late and in the longer run."""
+VOLATILITY_PRIOR_ROWS: Final = 20.0
+VOLATILITY_POWER: Final = 0.7
+VOLATILITY_STEPS: Final = 100.0
+"""Steps over which the power falls by a factor e."""
+VOLATILITY_LIMITS: Final = (0.1, 10.0)
+VOLATILITY_ERROR_SD: Final = 5.0
+"""Limit of an error of one step for the volatility, in predicted sds."""
 OWN_PRIOR_ERRORS: Final = 10.0
 """Weight of the candidates' variance against past errors of the combined forecast."""
 PRIOR_GROWTH_STEPS: Final = 24
@@ -90,8 +116,10 @@ LEVEL_EDGES: Final = (-1.0, 0.0, 1.0)
 """Edges of the levels of the predicted variance: its logarithm, less the mean logarithm so far."""
 LEVEL_PRIOR_ROWS: Final = 100.0
 """Weight of the squared errors of all rows in those of a level."""
-PULL_PRIOR_ROWS: Final = 30.0
+PULL_PRIOR_ROWS: Final = 5.0
 """Weight of b = 1, in rows."""
+PULL_STANDARD_ERRORS: Final = 0.6
+"""By how much less b is where the last value is the best naive forecast."""
 MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
 """Steps up to which variances grow."""
 ORIGIN_SPACING: Final = ((512, 12), (2048, 42), (4096, 89), (2**62, 144))
@@ -106,7 +134,8 @@ _ERROR_EDGES: Final = np.exp(np.linspace(np.log(0.1), np.log(12.0), 31))
 _ERROR_BINS: Final = len(_ERROR_EDGES) + 1
 _SMALLEST_SHARE: Final = 1e-12
 _LARGEST: Final = 1e141
-_COMBINED, _SD, _PATH_VAR = 4, 5, 6
+_COMBINED, _SD, _PATH_VAR, _BEST, _BEST_SD, _DEVIATION = 4, 5, 6, 7, 8, 9
+_PENDING_ROWS: Final = 10
 _GOLDEN_RATIO: Final = 2654435769
 """2^32 times the fractional part of the golden ratio."""
 
@@ -148,6 +177,9 @@ class CombinedForecast(NamedTuple):
     raw_sd: FloatArray  # (n, S) before calibration
     sd: FloatArray  # (n, S)
     weights: FloatArray  # (n, 4, S)
+    best: FloatArray  # (n, S) the best naive candidate, NaN without one
+    best_sd: FloatArray  # (n, S) its root mean squared error
+    deviation: FloatArray  # (n, S) the mean before it is pulled, less `best`
 
 
 class StepErrors(NamedTuple):
@@ -159,7 +191,8 @@ class StepErrors(NamedTuple):
     naive_square: FloatArray  # (3, S) discounted sum of their squares
     ratio: FloatArray  # (S,) discounted sum of squared network errors over path variances
     histogram: FloatArray  # (bins, S) discounted counts of |error|/sd of the combined forecast
-    pending: FloatArray  # (k, 7, S) candidates, combined mean, sd and path variance by origin
+    pending: FloatArray  # (k, 10, S) by origin: candidates, combined mean and sd, path variance,
+    # the best naive candidate and its sd, and the deviation from it
     age: FloatArray  # (k,) rows since each pending origin, at the last origin
     rows: FloatArray  # (3,) rows so far, rows at the last origin, rows at the first
     one_step: FloatArray  # (2, 5, 4) discounted number and squares of errors of one step: of all
@@ -169,6 +202,8 @@ class StepErrors(NamedTuple):
     calibration: FloatArray  # (1, fields) of combined forecasts of one step
     widths: FloatArray  # sums of kbnn.distributions.calibration.learn_widths
     combined_square: FloatArray  # (S,) discounted sum of squared errors of the combined forecast
+    gain: FloatArray  # (2, S) discounted sums of squared deviations, and of these times changes
+    volatility: FloatArray  # (2, 2) number and sum of squared errors of one step, both memories
 
     @classmethod
     def create(cls, mixed: bool = True) -> StepErrors:
@@ -181,7 +216,7 @@ class StepErrors(NamedTuple):
             np.zeros((3, s)),
             np.zeros(s),
             np.zeros((_ERROR_BINS, s)),
-            np.zeros((0, 7, s)),
+            np.zeros((0, _PENDING_ROWS, s)),
             np.zeros(0),
             np.zeros(3),
             np.zeros((2, 2 + len(LEVEL_EDGES), 4)),
@@ -190,6 +225,8 @@ class StepErrors(NamedTuple):
             init_calibration(1, mixed),
             np.zeros(WIDTH_FIELDS),
             np.zeros(s),
+            np.zeros((2, s)),
+            np.zeros((2, 2)),
         )
 
     def advance(self, rows: int) -> StepErrors:
@@ -199,6 +236,14 @@ class StepErrors(NamedTuple):
     def drop_pending(self) -> StepErrors:
         """Forget the forecasts whose outcome is not known, because other rows follow."""
         return self._replace(pending=self.pending[:0], age=self.age[:0])
+
+    def widen_pending(self) -> StepErrors:
+        """Add the rows of pending forecasts that older files lack; they are unknown."""
+        if self.pending.ndim != 3 or self.pending.shape[1] >= _PENDING_ROWS:
+            return self
+        missing = _PENDING_ROWS - self.pending.shape[1]
+        pad = ((0, 0), (0, missing), (0, 0))
+        return self._replace(pending=np.pad(self.pending, pad, constant_values=np.nan))
 
     def resolve_pending(self, values: FloatArray, season: int) -> StepErrors:
         """Add the errors of pending and of naive forecasts.
@@ -211,7 +256,7 @@ class StepErrors(NamedTuple):
         count, square, naive_number, naive_square, ratio, histogram = (
             part * decay for part in self[:6]
         )
-        combined_square = self.combined_square * decay
+        combined_square, gain = self.combined_square * decay, self.gain * decay
         errors = _compute_naive_errors(values, min(new, len(values)), season)
         naive_number += np.sum(np.isfinite(errors), axis=0)
         naive_square += np.nansum(np.clip(errors, -_LARGEST, _LARGEST) ** 2, axis=0)
@@ -232,6 +277,11 @@ class StepErrors(NamedTuple):
             relative = _divide(np.abs(error[:, _COMBINED]), made[:, _SD])[known]
             place = np.searchsorted(_ERROR_EDGES, relative), np.nonzero(known)[1]
             np.add.at(histogram, place, 1.0)
+            scaled = np.stack((made[:, _DEVIATION], truth - made[:, _BEST])) / made[:, _BEST_SD]
+            usable = known & np.isfinite(scaled).all(axis=0)
+            limited = np.clip(scaled, -MAX_SCALED_ERROR, MAX_SCALED_ERROR)
+            moved, change = np.where(usable, limited, 0.0)
+            gain += np.sum((moved**2, moved * change), axis=1)
         age = self.age + new
         kept = age < COMBINED_STEPS
         rows = np.array([self.rows[0], self.rows[0], self.rows[2] or self.rows[0]])
@@ -246,13 +296,15 @@ class StepErrors(NamedTuple):
             age=age[kept],
             rows=rows,
             combined_square=combined_square,
+            gain=gain,
         )
 
     def add_origin(self, paths: CandidatePaths, made: CombinedForecast) -> StepErrors:
         """Add the forecasts of one origin, after the last row counted."""
-        forecasts = np.full((1, 7, COMBINED_STEPS), np.nan)
-        parts = np.concatenate((paths.mean[0], made.mean, made.raw_sd, paths.var))
-        steps = min(parts.shape[1], COMBINED_STEPS)
+        forecasts = np.full((1, _PENDING_ROWS, COMBINED_STEPS), np.nan)
+        steps = min(made.mean.shape[1], COMBINED_STEPS)
+        rows = (made.mean, made.raw_sd, paths.var, made.best, made.best_sd, made.deviation)
+        parts = np.concatenate((paths.mean[0], *rows))
         forecasts[0, :, :steps] = parts[:, :steps]
         return self._replace(
             pending=np.concatenate((self.pending, forecasts)),
@@ -270,7 +322,9 @@ class StepErrors(NamedTuple):
         usable = np.isfinite(made)
         at = _find_levels(self.level[None], _compute_log_var(learning_scale * sd))
         weights = _compute_one_step_weights(self.one_step[None], at, usable)
-        weights = _pull_to_last(weights, _compute_pull(self.pull[None]), usable)
+        best = _find_best_naive(self.one_step[None], usable)
+        pull = _compute_pull(self.pull[None], self.one_step[None], best)
+        weights = _pull_to_last(weights, pull, usable)
         mean, sd = _average_candidates(weights, made, sd)
         sd = apply_widths(self.widths, sd)
         stated = apply_calibration(self.calibration, mean[:, None], sd[:, None])[:, 0]
@@ -315,7 +369,8 @@ class StepErrors(NamedTuple):
         pull = sum_discounted(
             self.pull, np.column_stack((known, moved**2, moved * change)), ONE_STEP_DECAY
         )
-        weights = _pull_to_last(weights, _compute_pull(pull[:-1]), usable)
+        factor = _compute_pull(pull[:-1], past[:-1], _find_best_naive(past[:-1], usable))
+        weights = _pull_to_last(weights, factor, usable)
         combined, wide = _average_candidates(weights, made, sd)
         widths, wide = learn_widths(self.widths, combined, wide, y)
         tails, use = self.calibration.copy(), usable[:, 0] & np.isfinite(wide)
@@ -324,7 +379,12 @@ class StepErrors(NamedTuple):
         )
         stated = np.full((len(y), rows.shape[2]), np.nan)
         stated[use] = rows[:, 0]
+        seen = (
+            np.fmin(np.abs(combined - y), VOLATILITY_ERROR_SD * wide),
+            np.isfinite(combined - y),
+        )
         after = self._replace(
+            volatility=_follow_volatility(self.volatility, *seen),
             one_step=past[-1].copy(),
             level=level[-1],
             pull=pull[-1],
@@ -347,7 +407,7 @@ class StepErrors(NamedTuple):
         """Return whether shapes and values are possible."""
         like = StepErrors.create()
         sums = [*self[:6], self.age, self.rows, self.one_step, self.level[:1], self.pull[:2]]
-        sums += [self.widths[:8], self.combined_square]
+        sums += [self.widths[:8], self.combined_square, self.gain[0], self.volatility]
         return (
             all(part.shape[1:] == other.shape[1:] for part, other in zip(self, like, strict=True))
             and all(
@@ -362,6 +422,7 @@ class StepErrors(NamedTuple):
             and bool(np.all(self.rows[1:] <= self.rows[0]))
             and not bool(np.any(np.abs(self.pending) > 1e308))
             and bool(np.all(np.abs([*self.level, *self.pull, *self.widths]) <= 1e308))
+            and bool(np.all(np.abs(self.gain[1]) <= 1e308))
             and is_valid_calibration(self.calibration)
         )
 
@@ -406,14 +467,31 @@ def _compute_one_step_weights(sums: FloatArray, at: IntArray, usable: BoolArray)
     error_var = (square_at + LEVEL_PRIOR_ROWS * error_var) / (number_at + LEVEL_PRIOR_ROWS)
     usable = usable.copy()
     usable[:, 1:] &= usable[:, :1] & (number[:, :1] > 0.0)
-    return _compute_weights(error_var[:, :, None], usable[:, :, None])[:, :, 0]
+    weights = _compute_weights(error_var[:, :, None], usable[:, :, None], ONE_STEP_WEIGHT_EXPONENT)
+    return weights[:, :, 0]
 
 
-def _compute_pull(sums: FloatArray) -> FloatArray:
-    """Return b (n or 1,), given the sums (n or 1, 3) before each row; 1 without rows."""
+def _find_best_naive(sums: FloatArray, usable: BoolArray) -> IntArray:
+    """Return the naive candidate with the least errors (n,), given the sums (n or 1, 2, 5, 4).
+
+    It is the last value, 1, before there are errors.
+    """
+    number, square = sums[:, 0, 0, 1:], sums[:, 1, 0, 1:]
+    known = usable[:, 1:] & (number > 0.0)
+    return np.asarray(1 + np.argmin(np.where(known, _divide(square, number), np.inf), axis=1))
+
+
+def _compute_pull(sums: FloatArray, errors: FloatArray, best: IntArray) -> FloatArray:
+    """Return b (n,), given the sums (n or 1, 3) before each row; 1 without rows.
+
+    `errors` (n or 1, 2, 5, 4) are the numbers and squares of errors before each row, and `best` is
+    the best naive candidate (n,).
+    """
     prior = PULL_PRIOR_ROWS * sums[:, 1] / np.maximum(sums[:, 0], 1.0)
     total = sums[:, 1] + prior
-    return np.clip(_divide(sums[:, 2] + prior, total, 1.0), 0.0, 1.0)
+    change_var = _divide(errors[:, 1, 0, 1], errors[:, 0, 0, 1])
+    doubt = PULL_STANDARD_ERRORS * np.sqrt(_divide(change_var, total)) * (best == 1)
+    return np.asarray(np.clip(_divide(sums[:, 2] + prior, total, 1.0) - doubt, 0.0, 1.0))
 
 
 def _pull_to_last(weights: FloatArray, pull: FloatArray, usable: BoolArray) -> FloatArray:
@@ -445,9 +523,16 @@ class ForecastCombiner:
         self._ratio = _pool_steps(errors.ratio)
         number = _pool_steps(errors.histogram.sum(axis=0))
         self._past_errors = _count_independent(errors, number)
-        self._past_var = _divide(_pool_steps(errors.combined_square), number)
+        self._combined_square = _pool_steps(errors.combined_square)
+        self._past_var = _divide(self._combined_square, number)
         self._errors = errors
         self._growth_power = _compute_growth_power(errors)
+        self._gain = errors.gain @ _GAIN_POOLING
+        span, steps = errors.rows[1] - errors.rows[2], np.arange(1, COMBINED_STEPS + 1)
+        self._gain_number = errors.histogram.sum(axis=0) @ _GAIN_POOLING
+        independent = np.minimum(self._gain_number, span / steps + 1.0)
+        self._gain_overlap = np.maximum(_divide(self._gain_number, independent), 1.0)
+        self._volatility = _compute_volatility(errors.volatility)
 
     @cached_property
     def _width(self) -> FloatArray:
@@ -466,13 +551,22 @@ class ForecastCombiner:
         prior = PRIOR_ERRORS * NAIVE_PRIOR_FACTOR * walk_var[:, None]
         number, square = self._naive_number[:, at], self._naive_square[:, at]
         naive_var = (square + prior) / (number + PRIOR_ERRORS)
-        best = np.min(np.where(usable[:, 1:], naive_var, np.inf), axis=1)
-        prior_var = np.where(has_naive, NETWORK_PRIOR_FACTOR * best, walk_var)
+        ranked = np.where(usable[:, 1:], naive_var, np.inf)
+        best_var = np.min(ranked, axis=1)
+        prior_var = np.where(has_naive, best_var, walk_var)
         prior = WEIGHT_PRIOR_ERRORS * np.concatenate((prior_var[:, None], naive_var), axis=1)
         error_var = (self._square[:, at] + prior) / (count + WEIGHT_PRIOR_ERRORS)
         weights = _compute_weights(error_var, usable)
         mean = np.sum(weights * np.where(usable, paths.mean, 0.0), axis=1)
         mean = np.where(usable.any(axis=1), mean, np.nan)
+        place = 1 + np.argmin(ranked, axis=1)[:, None]
+        best = np.where(has_naive, np.take_along_axis(paths.mean, place, axis=1)[:, 0], np.nan)
+        best_sd = np.sqrt(np.where(has_naive, best_var, np.nan))
+        deviation = mean - best
+        gain = self._compute_gain(at, deviation, best_sd)
+        mean = np.where(gain < 1.0, best + gain * deviation, mean)
+        naive = np.arange(4)[:, None] == place
+        weights = weights * gain[:, None] + np.where(naive, 1.0 - gain[:, None], 0.0)
         ratio = (self._ratio[at] + PRIOR_ERRORS * growth) / (count[0] + PRIOR_ERRORS)
         ratio = np.where(has_naive, ratio, np.minimum(ratio, growth))
         network_var = np.minimum(ratio * var, _LARGEST**2)
@@ -484,8 +578,43 @@ class ForecastCombiner:
         raw_var = (past * self._past_var[at] + OWN_PRIOR_ERRORS * raw_var) / (
             past + OWN_PRIOR_ERRORS
         )
-        raw = np.sqrt(raw_var * far**self._growth_power)
-        return CombinedForecast(mean, raw, raw * self._width[at] if calibrated else raw, weights)
+        scaled_var = np.where(has_naive, self._scale_naive_error(at, place, best_var), raw_var)
+        share = 0.5 * OWN_PRIOR_ERRORS / (past + OWN_PRIOR_ERRORS)
+        raw_var = raw_var ** (1.0 - share) * scaled_var**share
+        lately = self._volatility ** (VOLATILITY_POWER * np.exp((1.0 - steps) / VOLATILITY_STEPS))
+        raw = np.sqrt(raw_var * lately * far**self._growth_power)
+        sd = raw * self._width[at] if calibrated else raw
+        return CombinedForecast(mean, raw, sd, weights, best, best_sd, deviation)
+
+    def _scale_naive_error(self, at: IntArray, place: IntArray, best_var: FloatArray) -> FloatArray:
+        """Return the squared errors of the best naive candidate, times the gain at origins (n, S).
+
+        `place` (n, 1, S) is its index, and `best_var` (n, S) its mean squared error at all rows.
+        """
+        number, square = (
+            np.take_along_axis(
+                np.broadcast_to(part[:, at], (len(place), 4, len(at))), place, axis=1
+            )
+            for part in (self._count, self._square)
+        )
+        independent = np.minimum(_divide(self._past_errors[at], number[:, 0]), 1.0)
+        best_var = np.where(np.isfinite(best_var), best_var, 0.0)
+        prior = OWN_PRIOR_ERRORS * best_var
+        ratio = _divide(
+            independent * self._combined_square[at] + prior, independent * square[:, 0] + prior, 1.0
+        )
+        return ratio * best_var
+
+    def _compute_gain(self, at: IntArray, deviation: FloatArray, best_sd: FloatArray) -> FloatArray:
+        """Return the factors g (n, S) of deviations from the best naive candidate."""
+        square, product = self._gain[:, at]
+        number, overlap = self._gain_number[at], self._gain_overlap[at]
+        typical = np.where(square > 0.0, _divide(square, number), _divide(deviation, best_sd) ** 2)
+        prior = GAIN_PRIOR_ERRORS * overlap * typical
+        total = np.minimum(square + prior, _LARGEST)
+        doubt = GAIN_STANDARD_ERRORS * np.sqrt(_divide(overlap, total))
+        gain = np.clip(_divide(product + prior, total, 1.0) - doubt, 0.0, 1.0)
+        return np.where(np.isfinite(deviation) & (best_sd > 0.0), gain, 1.0)
 
 
 def _compute_growth_power(errors: StepErrors) -> float:
@@ -515,6 +644,25 @@ def _compute_width_factors(errors: StepErrors) -> FloatArray:
     counts = counts * share + PRIOR_GAUSSIAN_ERRORS * _GAUSSIAN_COUNTS[:, None]
     factors = _find_quantile(counts) / INTERVAL_HALF_WIDTHS_SD[90]
     return np.asarray(np.clip(factors, *WIDTH_LIMITS))
+
+
+def _follow_volatility(volatility: FloatArray, error: FloatArray, known: BoolArray) -> FloatArray:
+    """Add absolute errors of one step (n,) to the sums (2, 2) of both memories."""
+    squares = np.where(known, np.minimum(np.where(known, error, 0.0), _LARGEST) ** 2, 0.0)
+    terms = np.column_stack((known, squares, known, squares))[known]
+    decays = np.repeat(VOLATILITY_DECAYS, 2)
+    return np.asarray(sum_discounted(volatility.ravel(), terms, decays)[-1].reshape(2, 2))
+
+
+def _compute_volatility(volatility: FloatArray) -> float:
+    """Return the mean squared error of one step of late over that in the longer run."""
+    (number, square), (more, total) = volatility.tolist()
+    if not total > 0.0:
+        return 1.0
+    mean = total / more
+    lately = (square + VOLATILITY_PRIOR_ROWS * mean) / (number + VOLATILITY_PRIOR_ROWS)
+    low, high = VOLATILITY_LIMITS
+    return float(min(max(lately / mean, low), high))
 
 
 def build_candidates(
@@ -578,13 +726,15 @@ def _find_last_known(values: FloatArray) -> FloatArray:
     return np.where(at >= 0, values[np.arange(len(values)), np.maximum(at, 0)], np.nan)
 
 
-def _compute_weights(error_var: FloatArray, usable: BoolArray) -> FloatArray:
-    """Return weights (n, 4, S) proportional to E^-4, 0 for candidates without a value."""
+def _compute_weights(
+    error_var: FloatArray, usable: BoolArray, exponent: float = WEIGHT_EXPONENT
+) -> FloatArray:
+    """Return weights (n, 4, S) proportional to a power of E, 0 for candidates without a value."""
     error_var = np.where(usable, error_var, np.inf)
     most = np.max(np.where(usable, error_var, 0.0), axis=1, keepdims=True)
     error_var = np.maximum(error_var, _SMALLEST_SHARE * most)
     least = np.min(error_var, axis=1, keepdims=True)
-    weights = np.where(usable, _divide(least, error_var, 1.0) ** WEIGHT_EXPONENT, 0.0)
+    weights = np.where(usable, _divide(least, error_var, 1.0) ** exponent, 0.0)
     total = np.sum(weights, axis=1, keepdims=True)
     return np.asarray(weights / np.maximum(total, _SMALLEST_SHARE))
 
@@ -620,3 +770,6 @@ _POOLING: Final = np.where(
     np.abs(_STEP_GAPS) <= np.minimum(POOLED_STEPS, np.arange(COMBINED_STEPS)), 1.0, 0.0
 )
 """Matrix (S, S) that sums over near steps: column h is 1 for the steps pooled with step h."""
+_GAIN_POOLING: Final = np.where(
+    np.abs(_STEP_GAPS) <= np.minimum(GAIN_POOLED_STEPS, np.arange(COMBINED_STEPS)), 1.0, 0.0
+)

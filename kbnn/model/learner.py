@@ -46,6 +46,9 @@ from kbnn.model.ensemble import (
     fit_bins,
     prepend_bins,
     rescale_bins,
+    select_bins,
+    select_input_scale,
+    select_inputs,
 )
 from kbnn.model.replay import BufferedRows, ReplayBuffer, ReplayState, compute_buffer_rows
 from kbnn.model.rescale import grow_state, rescale_state
@@ -134,6 +137,7 @@ class Learner:
     late: FloatArray  # (D,) 1 for columns added after the first rows, else 0
     cycles: FloatArray  # (D,) 1 for sines and cosines, which are not scaled, else 0
     is_series: bool = False  # whether inputs are lags of the target
+    own_inputs: tuple[int, ...] = ()  # the target's lags and the clock, beside other inputs
 
     @cached_property
     def unscaled_inputs(self) -> FloatArray:
@@ -304,23 +308,27 @@ class Learner:
         inputs = len(learned.columns) - t
         scale = next(iter(learned.columns[:t, scaler.SCALE].tolist()), 1.0)
         z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
-        specs = learned.specs or self.settings.list_members(inputs, outputs, self.is_series)
+        specs = learned.specs or self.settings.list_members(
+            inputs, outputs, self.is_series, self.own_inputs
+        )
         fitted = NO_BINS
         if any(spec.encoding == "piecewise" for spec in specs):
             fitted = fit_bins(z, 1.0 - self.unscaled_inputs[:inputs], outputs)
-        bins = tuple(fitted if spec.encoding == "piecewise" else NO_BINS for spec in specs)
+        bins = tuple(
+            select_bins(spec, fitted) if spec.encoding == "piecewise" else NO_BINS for spec in specs
+        )
         output_mean = self.task.initial_output_mean(rows.y)
         pool = learned.pool if learned.members else ensemble.make_equal_weights(len(specs))
 
         def create_network(spec: Member, bins: FloatArray) -> Session:
-            config = self.settings.make_config(
-                spec, self.task, inputs + len(bins), outputs, scale or 1.0
-            )
+            width = (len(spec.inputs) or inputs) + len(bins)
+            config = self.settings.make_config(spec, self.task, width, outputs, scale or 1.0)
             directions, gain = None, None
             if input_gain is not None and spec.adapts_prior:
-                gain = np.append(input_gain[bins[:, ensemble.COLUMN].astype(np.int64)], input_gain)
+                of_bins = input_gain[bins[:, ensemble.COLUMN].astype(np.int64)]
+                gain = np.append(of_bins, select_inputs(spec, input_gain))
             if config.directions:
-                encoded, _ = encode_inputs(bins, z, None)
+                encoded, _ = encode_member_inputs(spec, bins, z, None)
                 if gain is not None:
                     encoded = np.clip(encoded, -config.input_limit, config.input_limit) * gain
                 limit = config.input_limit * (1.0 if gain is None else relevance.MOST_GAIN)
@@ -398,7 +406,7 @@ class Learner:
         """
 
         def grow_network(member: Session, spec: Member, bins: FloatArray) -> Session:
-            width = inputs + len(bins)
+            width = (len(spec.inputs) or inputs) + len(bins)
             config = self._split_groups(member.config, spec, width, outputs)
             return open_session(grow_state(member.state(), width, outputs, config))
 
@@ -460,12 +468,12 @@ class Learner:
 
         moved = {id(bins): rescale_bins(bins, before, after) for bins in learned.bins}
 
-        def rescale_network(member: Session, bins: FloatArray) -> Session:
+        def rescale_network(member: Session, spec: Member, bins: FloatArray) -> Session:
             relearned = standard is not None and not member.config.directions
             state = rescale_state(
                 member.state(),
-                prepend_bins(before, bins),
-                prepend_bins(after, bins),
+                prepend_bins(select_input_scale(spec, before), bins),
+                prepend_bins(select_input_scale(spec, after), bins),
                 gain,
                 shift,
                 CARRIED_INFORMATION_SHARE if relearned else 1.0,
@@ -473,12 +481,12 @@ class Learner:
             if standard is not None and relearned:
                 z, labels, x_sd = standard
                 var = self._scale_input_variances(columns, x_sd)
-                z, var = encode_inputs(moved[id(bins)], z, var)
+                z, var = encode_member_inputs(spec, moved[id(bins)], z, var)
                 state = _relearn_rows(state, z, labels, var, rows.weight)
             return open_session(state)
 
         members = ensemble.map_members(
-            lambda k: rescale_network(learned.members[k], learned.bins[k]),
+            lambda k: rescale_network(learned.members[k], learned.specs[k], learned.bins[k]),
             range(len(learned.members)),
             len(rows.y),
         )
@@ -841,11 +849,28 @@ def encode_for_members(
     learned: LearnerState, z: FloatArray, var: FloatArray | None
 ) -> list[tuple[FloatArray, FloatArray | None]]:
     """Return the inputs of each network and their variances; equal encodings are computed once."""
-    made: dict[int, tuple[FloatArray, FloatArray | None]] = {}
-    for bins in learned.bins:
-        if id(bins) not in made:
-            made[id(bins)] = encode_inputs(bins, z, var)
-    return [made[id(bins)] for bins in learned.bins]
+    made: dict[tuple[int, tuple[int, ...]], tuple[FloatArray, FloatArray | None]] = {}
+    found = []
+    for spec, bins in zip(learned.specs, learned.bins, strict=True):
+        key = id(bins), spec.inputs
+        if key not in made:
+            made[key] = encode_member_inputs(spec, bins, z, var)
+        found.append(made[key])
+    return found
+
+
+def encode_member_inputs(
+    spec: Member, bins: FloatArray, z: FloatArray, var: FloatArray | None
+) -> tuple[FloatArray, FloatArray | None]:
+    """Return the inputs of one network, of those that it sees, and their variances."""
+    if not spec.inputs:
+        return encode_inputs(bins, z, var)
+    mean, spread = encode_inputs(bins, z, var)
+    kept = [*range(len(bins)), *(len(bins) + at for at in spec.inputs)]
+    return (
+        np.ascontiguousarray(mean[:, kept]),
+        None if spread is None else np.ascontiguousarray(spread[:, kept]),
+    )
 
 
 def _compute_inlier_probability(forecast: Forecast) -> FloatArray | None:
@@ -903,4 +928,18 @@ def make_learner(schema: Schema, settings: Settings, task: TargetType | None = N
     came_late = np.array([place.column in late for place in layout], np.float64)
     waves = schema.cycle_columns
     cycles = np.array([place.column in waves for place in layout], np.float64)
-    return Learner(settings, task, indicators, came_late, cycles, bool(schema.lags))
+    own = _find_own_inputs(schema)
+    return Learner(settings, task, indicators, came_late, cycles, bool(schema.lags), own)
+
+
+def _find_own_inputs(schema: Schema) -> tuple[int, ...]:
+    """Return the inputs that are lags of the target or of the clock, if there are others beside.
+
+    Empty without lags of the target.
+    """
+    own = {lag.name for lag in schema.lags if lag.column in schema.targets}
+    if not own:
+        return ()
+    own |= set(() if schema.clock is None else schema.clock.names)
+    found = tuple(at for at, place in enumerate(schema.layout) if place.column in own)
+    return found if len(found) < len(schema.layout) else ()

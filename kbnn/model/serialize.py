@@ -329,14 +329,13 @@ def _restore_step_errors(arrays: Arrays) -> StepErrors:
     if not arrays:
         return StepErrors.create()
     added = StepErrors.create()._asdict()
+    later = ("widths", "combined_square", "gain", "volatility")
     errors = StepErrors(
         *(
-            added[name]
-            if name in ("widths", "combined_square") and name not in arrays
-            else _read_floats(arrays, name)
+            added[name] if name in later and name not in arrays else _read_floats(arrays, name)
             for name in StepErrors._fields
         )
-    )
+    ).widen_pending()
     _require(errors.is_valid(), "errors of past forecasts")
     return errors
 
@@ -352,13 +351,18 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
     specs = tuple(_read_member(member["member"]) for member in members)
     columns = _read_floats(arrays, "scale/columns")
     bins = _read_bins(arrays, len(members), len(columns) - task.scaled)
-    for state, own in zip(states, bins, strict=True):
+    for state, spec, own in zip(states, specs, bins, strict=True):
+        width = len(columns) - task.scaled
+        seen = len(spec.inputs) or width
         _require(
-            columns.shape == (task.scaled + state.config.inputs - len(own), scaler.FIELDS)
+            columns.shape == (task.scaled + width, scaler.FIELDS)
+            and state.config.inputs - len(own) == seen
+            and max(spec.inputs, default=0) < max(width, 1)
+            and len(set(spec.inputs)) == len(spec.inputs)
             and bool(np.all(np.isfinite(columns)))
             and bool(np.all(columns[:, [scaler.COUNT, scaler.SQUARES, scaler.SCALE]] >= 0.0))
             and state.config.outputs == states[0].config.outputs
-            and state.config.inputs - len(own) <= model.schema.width
+            and width <= model.schema.width
             and state.config.observation == task.observation,
             "scale",
         )
@@ -417,6 +421,7 @@ def _read_member(plain: dict[str, Any]) -> Member:
         read_value(bool, plain["replays"], "replays"),
         check_stored_count(plain["variant"]),
         read_value(bool, plain.get("adapts_prior", False), "adapts_prior"),
+        inputs=tuple(check_stored_count(at) for at in plain.get("inputs", ())),
     )
     sizes = all(1 <= size <= MAX_LAYER_UNITS for size in member.hidden)
     _require(sizes and member.encoding in ("none", "piecewise"), "networks")

@@ -273,13 +273,18 @@ class Settings:
         return [self._with_choices(kind=kind) for kind in kinds]
 
     def list_members(
-        self, inputs: int = 0, outputs: int = 1, is_series: bool = False
+        self,
+        inputs: int = 0,
+        outputs: int = 1,
+        is_series: bool = False,
+        own_inputs: tuple[int, ...] = (),
     ) -> tuple[Member, ...]:
         """Return the networks of the ensemble.
 
         An ensemble of different networks is used where nothing about the network was requested.
-        Series, whose lags contain the target, use raw inputs and one hidden layer. Many classes
-        have a portfolio of their own.
+        Series, whose lags contain the target, use raw inputs and one hidden layer; with other
+        columns, one network sees only `own_inputs`, the lags of the target and the clock. Many
+        classes have a portfolio of their own.
         """
         requested = self.covariance != "auto" or self.group_size or self.ensemble > 1
         hidden = self.hidden
@@ -294,6 +299,7 @@ class Settings:
         if is_series:
             plain = found[0]._replace(replays=True)
             found = tuple(member for member in found if member._replace(replays=True) == plain)
+            found += (plain._replace(inputs=own_inputs),) if own_inputs else ()
         if self.encoding == "piecewise":
             found = tuple(member._replace(encoding="piecewise") for member in found)
         elif self.encoding == "none" or count_bins(inputs, outputs) < 2:

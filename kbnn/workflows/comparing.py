@@ -65,7 +65,9 @@ def iter_weights(model: OnlineModel) -> Iterator[Weight]:
         sd = np.sqrt(weight_variances(state))
         layout = layout_of(state.config)
         bins = list_bin_names(model.learner_state.bins[network - 1], names)
-        first = [*(f"direction {k + 1}" for k in range(state.config.directions)), *bins, *names]
+        seen = model.learner_state.specs[network - 1].inputs or range(len(names))
+        own = [names[at] for at in seen]
+        first = [*(f"direction {k + 1}" for k in range(state.config.directions)), *bins, *own]
         for layer in range(layout.layers):
             parts = [
                 layout.weight_matrix(values, layer)

@@ -235,7 +235,10 @@ def test_a_mixture_beats_its_average_member(seed: int) -> None:
         alone = copy_model(model)
         one = alone.learner_state.members[k : k + 1]
         alone.learner_state = alone.learner_state._replace(
-            members=one, pool=ensemble.make_equal_weights(1), bins=alone.learner_state.bins[:1]
+            members=one,
+            pool=ensemble.make_equal_weights(1),
+            bins=alone.learner_state.bins[:1],
+            specs=alone.learner_state.specs[:1],
         )
         parts.append(judged(alone, x[600:], y[600:]))
     assert mixed.rmse < max(part.rmse for part in parts)

@@ -193,9 +193,42 @@ def test_the_candidate_with_the_least_errors_has_the_weight() -> None:
     weights = made[-1].weights[0, :, 10]
     assert weights.sum() == pytest.approx(1.0)
     assert weights[1] > 0.9
-    assert weights[1] > weights[3] > weights[[0, 2]].max()
+    assert weights[3] >= weights[[0, 2]].max()
     _, made = simulate(rng.normal(size=(300, 4)) * [3.0, 1.0, 4.0, 2.0], season=False)
     assert made[-1].weights[0, 2:].max() == 0.0
+
+
+def simulate_network(share: float) -> CombinedForecast:
+    """The last value misses by 1 sd; the network moves from it by 0.5 sd, in part rightly."""
+    rng = np.random.default_rng(3)
+    last = rng.normal(size=(400, 1))
+    move = 0.5 * rng.normal(size=(400, 1))
+    network = last - share * (last - move) + (1.0 - share) * move
+    none = np.full((400, 2), np.nan)
+    return simulate(np.concatenate((network, last, none), axis=1))[1][-1]
+
+
+def test_means_without_proven_gain_are_near_the_best_naive_forecast() -> None:
+    useless, useful = simulate_network(0.0), simulate_network(0.6)
+    assert useless.weights[0, 1].min() > 0.9
+    assert useful.weights[0, 0].min() > 0.9
+    np.testing.assert_allclose(useful.weights.sum(axis=1), 1.0)
+
+
+def test_bands_of_later_steps_follow_the_volatility() -> None:
+    rng = np.random.default_rng(6)
+    paths = CandidatePaths(np.zeros((1, 4, COMBINED_STEPS)), np.ones((1, COMBINED_STEPS)))
+    sds = []
+    for factor in (1.0, 3.0):
+        y = rng.normal(size=900)
+        y[800:] *= factor
+        state, _ = StepErrors.create().learn_one_step(
+            np.zeros(900), np.ones(900), np.zeros((900, 3)), y, OPTIONS
+        )
+        sds.append(state.open_combiner().combine(paths).sd[0])
+    ratio = sds[1] / sds[0]
+    assert 1.2 < ratio[1] < 3.0
+    assert 1.0 < ratio[-1] < ratio[1]
 
 
 @pytest.mark.parametrize("tails", [2.5, 1e6])
@@ -251,6 +284,13 @@ def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
     names = ("ahead/widths", "ahead/combined_square")
     old = {name: array for name, array in arrays.items() if name not in names}
     assert serialize.from_state(header, old).step_errors.widths.sum() == 0.0
+    later = ("ahead/gain", "ahead/volatility")
+    old = {name: array for name, array in arrays.items() if name not in later}
+    old["ahead/pending"] = old["ahead/pending"][:, :7]
+    restored = serialize.from_state(header, old).step_errors
+    assert restored.gain.sum() == restored.volatility.sum() == 0.0
+    np.testing.assert_array_equal(restored.pending[:, :7], old["ahead/pending"])
+    assert restored.advance(9).resolve_pending(np.arange(300.0), 0).is_valid()
     for name, value in (
         ("number", -1e9),
         ("age", 48.0),
@@ -263,6 +303,8 @@ def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
         ("calibration", -1e9),
         ("widths", np.nan),
         ("combined_square", -1e9),
+        ("gain", -1e12),
+        ("volatility", -1e12),
     ):
         broken = {**arrays, f"ahead/{name}": arrays[f"ahead/{name}"] + value}
         with pytest.raises(ModelError, match="errors of past forecasts"):
@@ -290,7 +332,7 @@ def test_a_random_walk_is_forecast_as_its_last_value() -> None:
         errors.append((made[[5, 23]] - y[[origin + 5, origin + 23]],
                        y[origin - 1] - y[[origin + 5, origin + 23]]))  # fmt: skip
     ours, naive = np.sqrt(np.mean(np.array(errors) ** 2, axis=0))
-    assert (ours < 1.1 * naive).all()
+    assert (ours < 1.03 * naive).all()
 
 
 def test_train_predict_and_evaluate_make_the_same_forecast_of_the_next_row() -> None:
@@ -326,8 +368,11 @@ def combine_by_loop(sd: FloatArray, made: FloatArray, y: FloatArray) -> list[tup
             weight[k] = error**-4.0 if error else 1.0
         weight /= weight.sum()
         mean = float(np.nansum(weight * f))
-        prior = 30.0 * xx / max(rows, 1.0)
-        b = min(max((xt + prior) / (xx + prior), 0.0), 1.0) if xx else 1.0
+        prior = 5.0 * xx / max(rows, 1.0)
+        naive = {k: square[0, k] / count[0, k] for k in known if k and count[0, k]}
+        is_last = not naive or min(naive, key=lambda k: naive[k]) == 1
+        doubt = 0.6 * is_last * np.sqrt(naive.get(1, 0.0) / (xx + prior)) if xx else 0.0
+        b = min(max((xt + prior) / (xx + prior) - doubt, 0.0), 1.0) if xx else 1.0
         moved, change = mean - f[1], truth - f[1]
         weight *= b
         weight[1] += 1.0 - b
