@@ -297,7 +297,7 @@ def describe_member(member: Member) -> str:
     parts += ["encoded"] if member.encoding == "piecewise" else []
     parts += [] if member.replays else ["without replay"]
     parts += [f"variant {member.variant + 1}"] if member.variant else []
-    parts += [f"{len(member.inputs)} inputs"] if member.inputs else []
+    parts += [f"on {len(member.inputs)} inputs"] if member.inputs else []
     return " ".join(parts)
 
 
