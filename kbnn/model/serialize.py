@@ -417,6 +417,7 @@ def _read_member(plain: dict[str, Any]) -> Member:
         read_value(bool, plain["replays"], "replays"),
         check_stored_count(plain["variant"]),
         read_value(bool, plain.get("adapts_prior", False), "adapts_prior"),
+        read_value(bool, plain.get("forgets", False), "forgets"),
     )
     sizes = all(1 <= size <= MAX_LAYER_UNITS for size in member.hidden)
     _require(sizes and member.encoding in ("none", "piecewise"), "networks")
