@@ -278,6 +278,7 @@ class Member(NamedTuple):
     replays: bool = True  # whether it learns buffered rows again
     variant: int = 0  # number of its seed and prior scale
     adapts_prior: bool = False  # whether its prior follows the inputs' relevance
+    forgets: bool = False  # whether its information decays, see kbnn.model.replay
     inputs: tuple[int, ...] = ()  # inputs that it sees; empty: all, also those added later
 
 

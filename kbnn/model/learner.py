@@ -625,8 +625,27 @@ class Learner:
             if learned.seen >= ensemble.FIRST_CHECK_ROWS and refit == learned.seen:
                 learned = self._drop_costly_member(learned)
         if learned.seen == burst and self.replay_ratio:
+            learned = self._forget_information(learned)
             learned = self._replay_due_rows(self._update_replay_backlog(learned), spent)
         return learned, _restore_first_probability(forecast, earlier_forecast), events
+
+    def _forget_information(self, learned: LearnerState) -> LearnerState:
+        """Let the information of networks that forget decay, at fixed row counts.
+
+        Classes do not forget: most tables of classes were learned worse.
+        """
+        due = replay.is_forgetting_due(learned.replay_state, learned.seen)
+        if not due or self.task.observation != "gaussian":
+            return learned
+        share = math.exp(-replay.FORGETTING_INTERVAL_ROWS / replay.FORGETTING_ROWS)
+        return learned._replace(
+            members=tuple(
+                open_session(replay.keep_information(member.state(), share))
+                if spec.forgets
+                else member
+                for member, spec in zip(learned.members, learned.specs, strict=True)
+            )
+        )
 
     def _drop_costly_member(self, learned: LearnerState) -> LearnerState:
         """Drop the network that pays least for its cost, if its price exceeds its benefit."""

@@ -26,7 +26,10 @@ ends.
 After a drift alarm, the rows before it are dropped at the next burst and the schedule restarts. A
 gradual change raises no alarm. Where every network replays, the oldest 64 rows of the buffer are
 therefore compared with the newest 64 at each burst: if their log likelihood is lower by four
-standard errors, the older half of the buffer is dropped.
+standard errors, the older half of the buffer is dropped. In an ensemble, the network without
+replay follows gradual changes: after row 2,048 its information beyond the prior decays, by a factor
+of e in FORGETTING_ROWS rows. It starts to do so late, and is dropped like any network that does not
+pay, so that stationary streams lose next to nothing.
 """
 
 from __future__ import annotations
@@ -200,6 +203,13 @@ MAX_REPLAY_INTERVAL_ROWS: Final = 256
 MAX_BURST_ROWS: Final = 512
 """Rows replayed between two new rows at most, including rows relearned in a new scale."""
 
+FORGETTING_ROWS: Final = 4000.0
+"""Rows over which the information of a network that forgets decays by a factor of e."""
+FORGETTING_START_ROWS: Final = 2048
+"""Rows of which nothing is forgotten: few rows are worth more than following a change."""
+FORGETTING_INTERVAL_ROWS: Final = 512
+"""Rows from one decay to the next; it inverts the covariances."""
+
 ALARM_REPLAY_RATIO: Final = 2
 """Largest replay ratio after a drift alarm: the few rows since then would be overfitted."""
 
@@ -242,6 +252,12 @@ def is_replay_due(replay: ReplayState, seen: int) -> bool:
     return n % compute_replay_interval(n - 1) == 0
 
 
+def is_forgetting_due(replay: ReplayState, seen: int) -> bool:
+    """Whether the information of networks that forget decays here; a burst is due here too."""
+    n = seen - replay.since
+    return seen > FORGETTING_START_ROWS and n > 0 and n % FORGETTING_INTERVAL_ROWS == 0
+
+
 def compute_replay_share(n: int, full_rows: int = REPLAY_ROWS) -> float:
     """Return the share of the replay ratio that applies n rows after the schedule started.
 
@@ -282,6 +298,13 @@ def remove_replayed_information(state: State) -> State:
     rows, more = int(state.counts[COUNT.rows]), int(state.counts[COUNT.rehearsed])
     if not rows or not more:
         return state
+    counts = state.counts.copy()
+    counts[COUNT.rehearsed] = 0
+    return keep_information(state, rows / (rows + more))._replace(counts=counts)
+
+
+def keep_information(state: State, share: float) -> State:
+    """Keep this share of the information beyond the prior: P^-1 <- P0^-1 + share (P^-1 - P0^-1)."""
     layout = layout_of(state.config)
     dense = layout.unpack_blocks(state.cov)
     for index, order in enumerate(layout.block_positions):
@@ -289,11 +312,9 @@ def remove_replayed_information(state: State) -> State:
         precision = invert_spd(dense[index])
         if precision is None:
             continue
-        wider = invert_spd(prior + (precision - prior) * (rows / (rows + more)))
+        wider = invert_spd(prior + (precision - prior) * share)
         dense[index] = dense[index] if wider is None else wider
     prior = 1.0 / state.prior_var[layout.loose_positions]
     precision = 1.0 / layout.loose_var(state.cov)
-    loose = 1.0 / (prior + (precision - prior) * (rows / (rows + more)))
-    counts = state.counts.copy()
-    counts[COUNT.rehearsed] = 0
-    return state._replace(cov=layout.pack_blocks(dense, loose), counts=counts)
+    loose = 1.0 / (prior + (precision - prior) * share)
+    return state._replace(cov=layout.pack_blocks(dense, loose))

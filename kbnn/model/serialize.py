@@ -421,6 +421,7 @@ def _read_member(plain: dict[str, Any]) -> Member:
         read_value(bool, plain["replays"], "replays"),
         check_stored_count(plain["variant"]),
         read_value(bool, plain.get("adapts_prior", False), "adapts_prior"),
+        read_value(bool, plain.get("forgets", False), "forgets"),
         inputs=tuple(check_stored_count(at) for at in plain.get("inputs", ())),
     )
     sizes = all(1 <= size <= MAX_LAYER_UNITS for size in member.hidden)

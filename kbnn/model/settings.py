@@ -309,7 +309,10 @@ class Settings:
         if not self.replay_ratio:
             found = tuple(member._replace(replays=True) for member in found)
         if not is_series:
-            found = tuple(member._replace(adapts_prior=True) for member in found)
+            found = tuple(
+                member._replace(adapts_prior=True, forgets=self.is_priced and not member.replays)
+                for member in found
+            )
         return tuple(dict.fromkeys(found))
 
     def _with_choices(self, **choices: Any) -> Settings:

@@ -10,7 +10,7 @@ import pytest
 from kbnn.core import reference
 from kbnn.core.config import Config, Covariance
 from kbnn.core.input_moments import leading_directions
-from kbnn.core.kernel import open_session
+from kbnn.core.kernel import learn, open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, COUNT, State, init
 from kbnn.data.batch import slice_rows
@@ -448,3 +448,48 @@ def test_rows_are_outdated_four_standard_errors_below(gap: float, outdated: bool
     )  # the difference of means has the error sqrt(2 / 64) = 0.177
     assert replay.are_outdated(newest - gap, newest) == outdated
     assert not replay.are_outdated(np.full(64, -np.inf), newest)
+
+
+def test_kept_information_is_a_share_of_that_beyond_the_prior() -> None:
+    for state in (
+        init(Config(3, hidden=(4,)), 1),
+        init(
+            Config(5, hidden=(4,), covariance="wide", directions=2),
+            1,
+            directions=leading_directions(np.random.default_rng(1).standard_normal((50, 5)), 2),
+        ),
+    ):
+        rng = np.random.default_rng(0)
+        x = rng.standard_normal((50, state.config.inputs))
+        learned, _ = learn(state, x, x[:, :1])
+        kept = replay.keep_information(learned, 0.25)
+        layout = layout_of(state.config)
+        for before, after, order in zip(
+            layout.unpack_blocks(learned.cov),
+            layout.unpack_blocks(kept.cov),
+            layout.block_positions,
+            strict=True,
+        ):
+            prior = np.diag(1.0 / learned.prior_var[order])
+            gained = [np.linalg.inv(cov) - prior for cov in (before, after)]
+            assert gained[1] == pytest.approx(0.25 * gained[0], abs=1e-6)
+        assert np.array_equal(kept.mean, learned.mean)
+        assert np.array_equal(replay.keep_information(learned, 1.0).mean, learned.mean)
+
+
+def test_only_the_network_without_replay_forgets_and_gradual_changes_are_followed() -> None:
+    assert [one.forgets for one in Settings().list_members(3, 1)] == [False, False, False, True]
+    assert not any(one.forgets for one in Settings(rehearse=0).list_members(3, 1))
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((6000, 5))
+    angle = np.linspace(0.0, np.pi, 6000)
+    u = np.cos(angle) * x[:, 0] + np.sin(angle) * x[:, 1]
+    y = np.sin(1.5 * u) + 0.25 * rng.standard_normal(6000)
+    errors = []
+    for rows in (1e12, replay.FORGETTING_ROWS):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(replay, "FORGETTING_ROWS", rows)
+            model = OnlineModel(Settings(kind="regression"), schema(5))
+            forecast = model.learn(block(x, y))
+        errors.append(np.sqrt(np.mean((y - forecast.mean[:, 0])[3000:] ** 2)))
+    assert errors[1] < 0.97 * errors[0]
