@@ -46,7 +46,7 @@ def test_one_network_sees_only_the_lags_of_the_target_and_the_clock() -> None:
     assert others == ["c0", "c1", "c2"]
     network = model.learner_state.members[-1]
     assert network.config.inputs == len(subset) == model.schema.width - 3
-    assert describe_member(model.learner_state.specs[-1]) == f"50 {len(subset)} inputs"
+    assert describe_member(model.learner_state.specs[-1]) == f"50 on {len(subset)} inputs"
 
 
 def test_without_other_columns_or_with_layers_given_networks_see_all_inputs() -> None:
