@@ -102,6 +102,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 @pytest.mark.parametrize("saves", [0, 1, 3])
 def test_every_alert_is_written_once_after_a_crash(stream: Path, saves: int, name: str) -> None:

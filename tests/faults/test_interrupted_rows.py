@@ -106,6 +106,7 @@ def test_an_exception_at_any_line_leaves_whole_rows(situation: str) -> None:
     check(situation, most=1 << 30)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_an_exception_at_one_of_sixty_lines_leaves_whole_rows(situation: str) -> None:
     check(situation, most=60)

@@ -100,7 +100,7 @@ def targets_of(y: FloatArray, task: str) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.thinned(17)
+@pytest.mark.thinned(34)
 @pytest.mark.parametrize(("stream", "options", "task"), CASES)
 def test_a_model_opens_after_every_block(stream: str, options: str, task: str) -> None:
     x, y = STREAMS[stream]

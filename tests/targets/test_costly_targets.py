@@ -31,6 +31,7 @@ def summed_crps(y: float, mu: float, alpha: float) -> float:
     return float(np.sum((below - (k >= y)) ** 2))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("mu", [30.0, 600.0, 5e3, 1e5, 1e6])
 @pytest.mark.parametrize("alpha", [60.0, 1e3, 1e4])
 def test_the_crps_of_many_counts_is_their_sum(mu: float, alpha: float) -> None:

@@ -83,6 +83,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("task", ["regression", "positive", "count", "amount", "classification"])
 def test_what_is_predicted_is_what_is_scored(
