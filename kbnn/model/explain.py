@@ -318,20 +318,21 @@ class Importance(NamedTuple):
 def compute_importance(model: OnlineModel) -> dict[str, list[Importance]]:
     """Compute the importance of every column, largest first, for every quantity.
 
-    The rows are those sampled in the record. Empty during the warm-up, without sampled rows, and
-    with more than MAX_IMPORTANCE_COLUMNS columns. The standard error is that of the mean over
-    rows, which includes the errors of sampled contributions.
+    The rows are evenly spaced among those sampled in the record. Empty during the warm-up, without
+    sampled rows, and with more than MAX_IMPORTANCE_COLUMNS columns. The standard error is that of
+    the mean over rows, which includes the errors of sampled contributions.
     """
     columns = len(group_inputs(model.schema))
     if model.is_warming_up or not 0 < columns <= MAX_IMPORTANCE_COLUMNS:
         return {}
     each = 2**columns if columns <= MAX_EXACT_COLUMNS else 2 * MIN_ORDER_PAIRS * columns
     most = min(IMPORTANCE_ROWS, max(MIN_IMPORTANCE_ROWS, MAX_IMPORTANCE_PREDICTIONS // each))
-    kept = model.card.summaries.sample.x[:most]
+    sample = model.card.summaries.sample.x
+    if not len(sample):
+        return {}
+    kept = sample[np.unique(np.linspace(0, len(sample) - 1, most).astype(np.int64))]
     width = len(model.schema.layout)
     x = pad_columns(kept, width, make_fill_values(model.learner.indicators))
-    if not len(x):
-        return {}
     blank = np.full((len(x), len(model.schema.targets)), np.nan)
     found = explain_rows(model, Rows(x, blank, np.arange(1, len(x) + 1)))
     sizes = np.abs(found.contributions)

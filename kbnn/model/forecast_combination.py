@@ -133,6 +133,7 @@ _ERROR_EDGES: Final = np.exp(np.linspace(np.log(0.1), np.log(12.0), 31))
 """Edges of the histogram of |error|/sd."""
 _ERROR_BINS: Final = len(_ERROR_EDGES) + 1
 _SMALLEST_SHARE: Final = 1e-12
+_SMALLEST_SD: Final = 1e-150
 _LARGEST: Final = 1e141
 _COMBINED, _SD, _PATH_VAR, _BEST, _BEST_SD, _DEVIATION = 4, 5, 6, 7, 8, 9
 _PENDING_ROWS: Final = 10
@@ -277,7 +278,8 @@ class StepErrors(NamedTuple):
             relative = _divide(np.abs(error[:, _COMBINED]), made[:, _SD])[known]
             place = np.searchsorted(_ERROR_EDGES, relative), np.nonzero(known)[1]
             np.add.at(histogram, place, 1.0)
-            scaled = np.stack((made[:, _DEVIATION], truth - made[:, _BEST])) / made[:, _BEST_SD]
+            sd = np.where(made[:, _BEST_SD] > _SMALLEST_SD, made[:, _BEST_SD], np.nan)
+            scaled = np.stack((made[:, _DEVIATION], truth - made[:, _BEST])) / sd
             usable = known & np.isfinite(scaled).all(axis=0)
             limited = np.clip(scaled, -MAX_SCALED_ERROR, MAX_SCALED_ERROR)
             moved, change = np.where(usable, limited, 0.0)

@@ -256,9 +256,11 @@ def supports_paths(task: TargetType) -> bool:
 def check_horizon_support(task: TargetType) -> None:
     """Raise UsageError if the target cannot be forecast several steps ahead."""
     if not supports_paths(task):
+        count = len(task.targets)
+        found = f"has {count} targets" if count > 1 else f"is of --task {task.name}"
         raise UsageError(
             "--horizon: several steps ahead need one target of --task regression, "
-            f"and this model is of --task {task.name}"
+            f"and this model {found}"
         )
 
 

@@ -308,3 +308,13 @@ def test_importance_is_the_mean_size_of_contributions() -> None:
         assert 0.0 < one.error < 0.08 * size
     assert found["mean"][2].size < 0.2  # only through its correlations in the sample
     assert compute_importance(trained(x[:9], y[:9])) == {}
+
+
+def test_importance_is_that_of_all_sampled_rows_not_of_the_first() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((600, 2))
+    x[:300, 1] = np.nan
+    y = x[:, 0] + np.where(np.isnan(x[:, 1]), 0.0, 3.0 * x[:, 1])
+    model = trained(x, y, hidden=(6,))
+    sizes = {found.column: found.size for found in compute_importance(model)["mean"]}
+    assert min(sizes.values()) > 0.2

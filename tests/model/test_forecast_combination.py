@@ -487,3 +487,15 @@ def test_an_outlier_does_not_make_one_step_weights_equal() -> None:
 def test_constants_fit_the_history() -> None:
     assert COMBINED_STEPS <= MIN_HISTORY_ROWS
     assert forecast_combination._GAUSSIAN_COUNTS.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("sd", [0.0, 1e-200])
+def test_a_best_forecast_without_spread_tells_nothing_of_the_gain(sd: float) -> None:
+    """Warnings are errors here: a constant series has no spread."""
+    values = np.full(200, 7.0)
+    errors = StepErrors.create().advance(100)
+    paths = build_candidates(np.full((1, 48), 7.0), np.full((1, 48), sd), values[None, :100], 24)
+    errors = errors.resolve_pending(values[:100], 24)
+    made = errors.open_combiner().combine(paths)
+    found = errors.add_origin(paths, made).advance(60).resolve_pending(values[:160], 24)
+    assert np.isfinite(found.gain).all()
