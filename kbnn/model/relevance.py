@@ -13,7 +13,7 @@ relevant to the degree
     q_j = (r_j / (r_j + t))^2
     t = (D / MANY_INPUTS)^2 min(IRRELEVANT_SHARE max_i r_i, IRRELEVANT_ERRORS s^2)
 
-with s^2 the mean squared error over these rows. Weak inputs among few are not taken for irrelevant,
+with s^2 the mean squared error over these rows. Weak inputs among few do not count as irrelevant,
 since an even prior costs little there, nor are inputs whose effect exceeds the error by far. If
 half of the inputs or more are irrelevant, q_j < 1/4, and there are many of these or many rows, the
 prior means and standard deviations of the first layer's weights of input j, and of its bins, are
