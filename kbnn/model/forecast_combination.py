@@ -13,6 +13,9 @@ forecast is
 
     w_c ~ E_c,h^-6,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2).
 
+Where the variance of the network's path is more than ten times the typical one of one step, as
+after a drift alarm, its E is multiplied by a power of the excess.
+
 A mean that has not been better than the best naive candidate f_b is pulled to it, so that a random
 walk is forecast as its last value:
 
@@ -26,10 +29,12 @@ past errors, v approaches the mean squared error of the combined forecast. A sec
 mean squared error of f_b at every row, times that of the combined forecast over that of f_b at the
 origins, where both miss the same shocks. v is a geometric mean of both, whose weight of the second
 falls from 1/2 with the number of past errors. The network's variance follows the conditions of the
-path: it is a multiple, learned by step, of the mean one-step variance along the path. The sd is
-scaled so that 90 % intervals hold: by the 90 % quantile of the past |error|/sd at this step, whose
-histogram starts with twenty errors of a Gaussian. Where a series is volatile at times, v is
-multiplied by a power of the mean squared error of one step of late, over that in the longer run.
+path: it is a multiple, learned by step, of the mean one-step variance along the path, limited to
+four times the squared error of f_b. The sd is scaled so that 90 % intervals hold: by the 90 %
+quantile of the past |error|/sd at this step. Its histogram starts with eighty errors that are
+distributed as those of f_b at all rows, over their root mean square, and as a Gaussian until
+there are some. Where a series is volatile at times, v is multiplied by a power of the mean squared
+error of one step of late, over that in the longer run.
 
 Errors are recorded with other inputs unknown, as at most origins. Where they are given, the
 network's forecast is used alone, and its variance grows at most as that of a random walk.
@@ -43,7 +48,7 @@ same function of E_c. Then the mean is pulled to the last value y_o,
     m <- y_o + b (m - y_o),   b = <(m - y_o)(y - y_o)> / <(m - y_o)^2>  between 0 and 1,
 
 so that a random walk is forecast as its last value. Where the last value is the best naive
-candidate, b is less by 0.6 standard errors. The variance is that of the network plus sum_c w_c (f_c
+candidate, b is less by one standard error. The variance is that of the network plus sum_c w_c (f_c
 - m)^2 of the naive candidates, calibrated as that of a network is (kbnn.distributions.calibration),
 but with the errors of the combined forecast.
 
@@ -103,11 +108,23 @@ VOLATILITY_STEPS: Final = 100.0
 VOLATILITY_LIMITS: Final = (0.1, 10.0)
 VOLATILITY_ERROR_SD: Final = 5.0
 """Limit of an error of one step for the volatility, in predicted sds."""
-OWN_PRIOR_ERRORS: Final = 10.0
+UNCERTAIN_VAR_FACTOR: Final = 10.0
+UNCERTAIN_POWER: Final = 0.3
+"""The network's squared error grows by this power of its variance over 10 times the typical one."""
+NETWORK_VAR_LIMIT: Final = 4.0
+"""Limit of the network's variance, in squared errors of the best naive candidate."""
+OWN_PRIOR_ERRORS: Final = 40.0
 """Weight of the candidates' variance against past errors of the combined forecast."""
 PRIOR_GROWTH_STEPS: Final = 24
 """Steps over which the prior squared error grows as that of a random walk."""
-PRIOR_GAUSSIAN_ERRORS: Final = 20.0
+WIDTH_PRIOR_ERRORS: Final = 80.0
+"""Weight of the prior distribution of |error|/sd, in past errors."""
+SHAPE_PRIOR_ERRORS: Final = 30.0
+"""Weight of a Gaussian in that prior distribution, in independent errors of a naive candidate."""
+SHAPE_STEPS: Final = ((0, 3), (3, 12), (12, 24), (24, COMBINED_STEPS))
+"""Steps, from 0, whose errors of naive candidates share a histogram."""
+MIN_SHAPE_ERRORS: Final = 20.0
+"""Errors after which the root mean square of a naive candidate's errors is known."""
 WIDTH_LIMITS: Final = (0.4, 4.0)
 ONE_STEP_DECAY: Final = 0.5 ** (1.0 / 1000.0)
 MAX_ERROR_SD: Final = 50.0
@@ -118,7 +135,7 @@ LEVEL_PRIOR_ROWS: Final = 100.0
 """Weight of the squared errors of all rows in those of a level."""
 PULL_PRIOR_ROWS: Final = 5.0
 """Weight of b = 1, in rows."""
-PULL_STANDARD_ERRORS: Final = 0.6
+PULL_STANDARD_ERRORS: Final = 1.0
 """By how much less b is where the last value is the best naive forecast."""
 MAX_GROWING_STEPS: Final = 10 * COMBINED_STEPS
 """Steps up to which variances grow."""
@@ -205,6 +222,8 @@ class StepErrors(NamedTuple):
     combined_square: FloatArray  # (S,) discounted sum of squared errors of the combined forecast
     gain: FloatArray  # (2, S) discounted sums of squared deviations, and of these times changes
     volatility: FloatArray  # (2, 2) number and sum of squared errors of one step, both memories
+    naive_histogram: FloatArray  # (3, groups, bins) discounted counts of |error|/sd of naive
+    # candidates at all rows, a mean over the steps of a group
 
     @classmethod
     def create(cls, mixed: bool = True) -> StepErrors:
@@ -228,6 +247,7 @@ class StepErrors(NamedTuple):
             np.zeros(s),
             np.zeros((2, s)),
             np.zeros((2, 2)),
+            np.zeros((3, len(SHAPE_STEPS), _ERROR_BINS)),
         )
 
     def advance(self, rows: int) -> StepErrors:
@@ -237,14 +257,6 @@ class StepErrors(NamedTuple):
     def drop_pending(self) -> StepErrors:
         """Forget the forecasts whose outcome is not known, because other rows follow."""
         return self._replace(pending=self.pending[:0], age=self.age[:0])
-
-    def widen_pending(self) -> StepErrors:
-        """Add the rows of pending forecasts that older files lack; they are unknown."""
-        if self.pending.ndim != 3 or self.pending.shape[1] >= _PENDING_ROWS:
-            return self
-        missing = _PENDING_ROWS - self.pending.shape[1]
-        pad = ((0, 0), (0, missing), (0, 0))
-        return self._replace(pending=np.pad(self.pending, pad, constant_values=np.nan))
 
     def resolve_pending(self, values: FloatArray, season: int) -> StepErrors:
         """Add the errors of pending and of naive forecasts.
@@ -259,6 +271,9 @@ class StepErrors(NamedTuple):
         )
         combined_square, gain = self.combined_square * decay, self.gain * decay
         errors = _compute_naive_errors(values, min(new, len(values)), season)
+        naive_sd = np.sqrt(_divide(naive_square, naive_number))
+        naive_sd[naive_number < MIN_SHAPE_ERRORS] = 0.0
+        naive_histogram = self.naive_histogram * decay + _count_scaled_errors(errors, naive_sd)
         naive_number += np.sum(np.isfinite(errors), axis=0)
         naive_square += np.nansum(np.clip(errors, -_LARGEST, _LARGEST) ** 2, axis=0)
         if len(self.age):
@@ -299,6 +314,7 @@ class StepErrors(NamedTuple):
             rows=rows,
             combined_square=combined_square,
             gain=gain,
+            naive_histogram=naive_histogram,
         )
 
     def add_origin(self, paths: CandidatePaths, made: CombinedForecast) -> StepErrors:
@@ -410,6 +426,7 @@ class StepErrors(NamedTuple):
         like = StepErrors.create()
         sums = [*self[:6], self.age, self.rows, self.one_step, self.level[:1], self.pull[:2]]
         sums += [self.widths[:8], self.combined_square, self.gain[0], self.volatility]
+        sums += [self.naive_histogram]
         return (
             all(part.shape[1:] == other.shape[1:] for part, other in zip(self, like, strict=True))
             and all(
@@ -535,6 +552,8 @@ class ForecastCombiner:
         independent = np.minimum(self._gain_number, span / steps + 1.0)
         self._gain_overlap = np.maximum(_divide(self._gain_number, independent), 1.0)
         self._volatility = _compute_volatility(errors.volatility)
+        typical_var = min(errors.typical_sd**2, _LARGEST) if errors.level[0] else np.inf
+        self._usual_var = UNCERTAIN_VAR_FACTOR * typical_var
 
     @cached_property
     def _width(self) -> FloatArray:
@@ -548,7 +567,7 @@ class ForecastCombiner:
         at = np.minimum(steps, COMBINED_STEPS) - 1
         growth = np.minimum(steps, PRIOR_GROWTH_STEPS)
         count, var = self._count[:, at], np.clip(paths.var, 0.0, _LARGEST**2)
-        usable, walk_var = np.isfinite(paths.mean), var * growth
+        usable, walk_var = np.isfinite(paths.mean), np.minimum(var, self._usual_var) * growth
         has_naive = usable[:, 1:].any(axis=1)
         prior = PRIOR_ERRORS * NAIVE_PRIOR_FACTOR * walk_var[:, None]
         number, square = self._naive_number[:, at], self._naive_square[:, at]
@@ -558,6 +577,10 @@ class ForecastCombiner:
         prior_var = np.where(has_naive, best_var, walk_var)
         prior = WEIGHT_PRIOR_ERRORS * np.concatenate((prior_var[:, None], naive_var), axis=1)
         error_var = (self._square[:, at] + prior) / (count + WEIGHT_PRIOR_ERRORS)
+        error_var = np.broadcast_to(error_var, usable.shape).copy()
+        error_var[:, 0] = np.where(
+            has_naive, self._distrust_network(var, error_var[:, 0]), error_var[:, 0]
+        )
         weights = _compute_weights(error_var, usable)
         mean = np.sum(weights * np.where(usable, paths.mean, 0.0), axis=1)
         mean = np.where(usable.any(axis=1), mean, np.nan)
@@ -572,6 +595,8 @@ class ForecastCombiner:
         ratio = (self._ratio[at] + PRIOR_ERRORS * growth) / (count[0] + PRIOR_ERRORS)
         ratio = np.where(has_naive, ratio, np.minimum(ratio, growth))
         network_var = np.minimum(ratio * var, _LARGEST**2)
+        limit = NETWORK_VAR_LIMIT * np.where(has_naive, best_var, np.inf)
+        network_var = np.minimum(network_var, limit)
         error_var = np.concatenate((network_var[:, None], naive_var), axis=1)
         gap = np.where(usable, np.clip(paths.mean - mean[:, None], -_LARGEST, _LARGEST), 0.0)
         far = np.clip(steps, COMBINED_STEPS, MAX_GROWING_STEPS) / COMBINED_STEPS
@@ -587,6 +612,11 @@ class ForecastCombiner:
         raw = np.sqrt(raw_var * lately * far**self._growth_power)
         sd = raw * self._width[at] if calibrated else raw
         return CombinedForecast(mean, raw, sd, weights, best, best_sd, deviation)
+
+    def _distrust_network(self, var: FloatArray, error_var: FloatArray) -> FloatArray:
+        """Return the network's squared errors (n, S), more where its variance is unusual."""
+        excess = np.maximum(_divide(var, self._usual_var, 1.0), 1.0)
+        return np.asarray(np.minimum(error_var * excess**UNCERTAIN_POWER, _LARGEST**2))
 
     def _scale_naive_error(self, at: IntArray, place: IntArray, best_var: FloatArray) -> FloatArray:
         """Return the squared errors of the best naive candidate, times the gain at origins (n, S).
@@ -643,9 +673,37 @@ def _compute_width_factors(errors: StepErrors) -> FloatArray:
     counts = _pool_steps(errors.histogram)
     total = counts.sum(axis=0)
     share = _count_independent(errors, total) / np.maximum(total, _SMALLEST_SHARE)
-    counts = counts * share + PRIOR_GAUSSIAN_ERRORS * _GAUSSIAN_COUNTS[:, None]
+    counts = counts * share + WIDTH_PRIOR_ERRORS * _estimate_error_shape(errors)
     factors = _find_quantile(counts) / INTERVAL_HALF_WIDTHS_SD[90]
     return np.asarray(np.clip(factors, *WIDTH_LIMITS))
+
+
+def _estimate_error_shape(errors: StepErrors) -> FloatArray:
+    """Return the distribution (bins, S) of |error|/sd of the best naive candidate at each step.
+
+    It is shrunk towards a Gaussian: of n errors at step h over N rows, N/h + 1 are independent.
+    """
+    known = errors.naive_number > 0.0
+    error_var = np.where(known, _divide(errors.naive_square, errors.naive_number), np.inf)
+    best, group = np.argmin(error_var, axis=0), _SHAPE_GROUPS
+    counts = errors.naive_histogram[best, group].T
+    total = np.sum(counts, axis=0)
+    span = errors.rows[1] - errors.rows[2]
+    weight = np.minimum(total, span / _SHAPE_MIDDLES + 1.0)
+    share = weight / (weight + SHAPE_PRIOR_ERRORS)
+    own = counts / np.maximum(total, _SMALLEST_SHARE)
+    return np.asarray(share * own + (1.0 - share) * _GAUSSIAN_COUNTS[:, None])
+
+
+def _count_scaled_errors(errors: FloatArray, sd: FloatArray) -> FloatArray:
+    """Count |errors| (rows, 3, S) over their sd (3, S) by candidate, group of steps and bin."""
+    counts = np.zeros((3, len(SHAPE_STEPS), _ERROR_BINS))
+    row, candidate, step = np.nonzero(np.isfinite(errors) & (sd > _SMALLEST_SD))
+    relative = np.abs(errors[row, candidate, step]) / sd[candidate, step]
+    group = _SHAPE_GROUPS[step]
+    place = np.searchsorted(_ERROR_EDGES, relative)
+    np.add.at(counts, (candidate, group, place), 1.0 / _SHAPE_SIZES[group])
+    return counts
 
 
 def _follow_volatility(volatility: FloatArray, error: FloatArray, known: BoolArray) -> FloatArray:
@@ -766,6 +824,10 @@ def _find_quantile(counts: FloatArray, share: float = 0.9) -> FloatArray:
 
 
 _GAUSSIAN_COUNTS: Final = np.diff([0.0, *(erf(u / 2**0.5) for u in _ERROR_EDGES), 1.0])
+
+_SHAPE_SIZES: Final = np.array([stop - start for start, stop in SHAPE_STEPS], np.float64)
+_SHAPE_GROUPS: Final = np.repeat(np.arange(len(SHAPE_STEPS)), _SHAPE_SIZES.astype(np.int64))
+_SHAPE_MIDDLES: Final = np.array([0.5 * sum(steps) for steps in SHAPE_STEPS])[_SHAPE_GROUPS]
 
 _STEP_GAPS: Final = np.arange(COMBINED_STEPS)[:, None] - np.arange(COMBINED_STEPS)
 _POOLING: Final = np.where(

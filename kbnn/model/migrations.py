@@ -20,6 +20,7 @@ from kbnn.distributions.calibration import (
     init_calibration,
 )
 from kbnn.errors import ModelError
+from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.settings import REPLAY_ROWS
 from kbnn.targets.classification import init_class_temperature
 from kbnn.targets.registry import TARGET_TYPES
@@ -281,6 +282,21 @@ def _migrate_to_v8(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, An
     }
 
 
+def _migrate_to_v9(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Add what combined forecasts of a series have learned since: nothing yet.
+
+    Files of version 8 have some of these arrays or none.
+    """
+    if "ahead/number" not in arrays:
+        return header, arrays
+    added = {f"ahead/{name}": array for name, array in StepErrors.create()._asdict().items()}
+    pending = arrays["ahead/pending"]
+    missing = added["ahead/pending"].shape[1] - pending.shape[1]
+    pad = ((0, 0), (0, missing), (0, 0))
+    padded = np.pad(pending, pad, constant_values=np.nan)
+    return header, {**added, **arrays, "ahead/pending": padded}
+
+
 _STATED_FIELDS_V3 = 15
 """Fields of a pending forecast up to version 3; version 4 has one more."""
 
@@ -292,4 +308,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     _migrate_to_v6,
     _migrate_to_v7,
     _migrate_to_v8,
+    _migrate_to_v9,
 )

