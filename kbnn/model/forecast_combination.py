@@ -6,6 +6,10 @@ value, the value a season before the step, and that value moved by the change si
 
     f_1 = network,   f_2 = y_o,   f_3 = y_(o+h-s),   f_4 = y_(o+h-s) + y_o - y_(o-s).
 
+Beyond the first season, the last season known is repeated, and f_4 also moves by the drift d of
+each season in between. Without a season, f_4 = y_o + d h. The drift is the mean change per row over
+about the last 48 rows, d = (y_o - y_(o-m))/m, m a multiple of the season.
+
 While rows are learned, forecasts are made at some rows (origins) and kept until their outcome is
 known, so that all errors are of forecasts as made then. E_c,h is the mean squared error of
 candidate c at step h, discounted by 2^(-age/500 rows) and pooled over h +- 3 steps. The combined
@@ -58,6 +62,7 @@ ratio: evenly spread, and not in step with any season.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from math import erf, exp
 from typing import Final, NamedTuple
@@ -79,7 +84,8 @@ from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 
 COMBINED_STEPS: Final = 48
 """Steps whose errors are recorded; later steps use the weights of the last one."""
-CANDIDATE_NAMES: Final = ("network", "last value", "season", "moved season")
+DRIFT_ROWS: Final = 48
+"""Rows over which the drift of a series is a mean; one season if it is longer."""
 ERROR_HALF_LIFE_ROWS: Final = 500.0
 ERROR_HALF_LIFE_ORIGINS: Final = 12
 """Past errors count half after this number of rows and of origins, whichever is later."""
@@ -748,13 +754,37 @@ def build_candidates(
     mean[:, 0] = network_mean
     last = _find_last_known(values)
     mean[:, 1] = last[:, None]
-    if 0 < season <= values.shape[1]:
-        source = values.shape[1] - season + (first_step - 1 + np.arange(steps)) % season
-        mean[:, 2] = values[:, source]
-        if season < values.shape[1]:
-            moved = last - values[:, values.shape[1] - 1 - season]
-            mean[:, 3] = mean[:, 2] + moved[:, None]
+    width, ahead = values.shape[1], first_step + np.arange(steps)
+
+    def look_up(rows_back: int) -> FloatArray:
+        known = rows_back < width
+        return values[:, width - 1 - rows_back] if known else np.full(n, np.nan)
+
+    drift = _compute_drift(last, look_up, season)[:, None]
+    if not season:
+        mean[:, 3] = last[:, None] + drift * ahead
+    elif season <= width:
+        mean[:, 2] = values[:, width - season + (ahead - 1) % season]
+        moved = (last - look_up(season))[:, None] + drift * (season * ((ahead - 1) // season))
+        mean[:, 3] = mean[:, 2] + moved
     return CandidatePaths(mean, path_var)
+
+
+def _compute_drift(
+    last: FloatArray, look_up: Callable[[int], FloatArray], season: int
+) -> FloatArray:
+    """Return the mean change per row before some rows, 0 where it is unknown.
+
+    `last` are the values at these rows, and `look_up` returns those some rows before. Where the
+    history is short, the change is that of half as many rows, and so on.
+    """
+    unit = season or 1
+    count, drift = -(-DRIFT_ROWS // unit), np.full(last.shape, np.nan)
+    while count and np.isnan(drift).any():
+        rows = count * unit
+        drift = np.where(np.isnan(drift), (last - look_up(rows)) / rows, drift)
+        count //= 2
+    return np.nan_to_num(drift)
 
 
 def _compute_naive_errors(values: FloatArray, rows: int, season: int) -> FloatArray:
@@ -772,10 +802,14 @@ def _compute_naive_errors(values: FloatArray, rows: int, season: int) -> FloatAr
     errors = np.full((rows, 3, COMBINED_STEPS), np.nan)
     last = look_up(step)
     errors[:, 0] = last - values[end]
+    drift = _compute_drift(last, lambda rows: look_up(step + rows), season)
     if season:
         ago = look_up(season * ((step - 1) // season + 1))
         errors[:, 1] = ago - values[end]
         errors[:, 2] = ago + last - look_up(step + season) - values[end]
+        errors[:, 2] += drift * (season * ((step - 1) // season))
+    else:
+        errors[:, 2] = last + drift * step - values[end]
     return errors
 
 

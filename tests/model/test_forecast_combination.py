@@ -164,13 +164,32 @@ def test_naive_candidates_are_past_values() -> None:
     found = build_candidates(np.zeros((1, 6)), np.ones((1, 6)), values, 4).mean[0]
     assert found[1].tolist() == [100.0] * 6
     assert found[2].tolist() == [49.0, 64.0, 81.0, 100.0, 49.0, 64.0]
-    assert found[3].tolist() == [113.0, 128.0, 145.0, 164.0, 113.0, 128.0]
+    # moved by the change of the last season, and then by the same drift for another season
+    assert found[3].tolist() == [113.0, 128.0, 145.0, 164.0, 177.0, 192.0]
     later = build_candidates(np.zeros((1, 2)), np.ones((1, 2)), values, 4, 5).mean[0]
     np.testing.assert_array_equal(later, found[:, 4:])
     values[0, -1] = np.nan
     found = build_candidates(np.zeros((1, 2)), np.ones((1, 2)), values, 0).mean[0]
     assert found[1].tolist() == [81.0, 81.0]
-    assert np.isnan(found[2:]).all()
+    assert np.isnan(found[2]).all()
+
+
+def test_the_drift_is_the_mean_change_of_the_last_48_rows() -> None:
+    values = np.append(np.zeros(100), 2.0 * np.arange(49))[None]
+    for season in (0, 4, 12):
+        found = build_candidates(np.zeros((1, 24)), np.ones((1, 24)), values, season).mean[0]
+        np.testing.assert_allclose(found[3], 96.0 + 2.0 * np.arange(1, 25))
+    # half the rows where there are not enough, and 0 without any
+    found = build_candidates(np.zeros((1, 3)), np.ones((1, 3)), values[:, -40:], 0).mean[0]
+    np.testing.assert_allclose(found[3], [98.0, 100.0, 102.0])
+    found = build_candidates(np.zeros((1, 3)), np.ones((1, 3)), values[:, -1:], 0).mean[0]
+    np.testing.assert_allclose(found[3], 96.0)
+    made = build_candidates(np.zeros((1, 48)), np.ones((1, 48)), values, 12).mean[0, 3]
+    truth = np.append(values[0], made)  # where it is right, its recorded error is 0
+    errors = StepErrors.create().advance(1).resolve_pending(truth, 12)
+    assert errors.naive_number[2, -1] == 1.0
+    assert errors.naive_square[2, -1] == pytest.approx(0.0, abs=1e-18)
+    assert errors.naive_square[0, -1] == pytest.approx(96.0**2)
 
 
 def simulate(errors: FloatArray, season: bool = True) -> tuple[StepErrors, list[CombinedForecast]]:
