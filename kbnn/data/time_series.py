@@ -231,10 +231,11 @@ def add_clock_and_lags(
         notice(f"no lags are learned with {asked.reordering_option}: they need rows in order")
     others = _list_other_features(schema, found)
     if found is not None:
-        wanted = asked.lags is None and lagged and not others
+        # A trend grows beyond its scale, which relearns all rows; changes follow it without.
+        elapsed = asked.lags is not None or not lagged
         if asked.holidays:
             mark_holidays(asked.holidays, np.zeros(0))  # report a wrong country at once
-        schema.clock = build_clock(found.name, found.points, not wanted, names, asked.holidays)
+        schema.clock = build_clock(found.name, found.points, elapsed, names, asked.holidays)
         schema.layout += [Place(name, None) for name in schema.clock.names]
         notice(
             describe_clock(schema.clock, any(each.has_short_year for each in found.points.points))
