@@ -38,6 +38,7 @@ class Lag:
     column: str
     rows: int
     seconds: float = 0.0
+    optional: bool = False  # whether only one network of an ensemble sees it
 
 
 class LagSpec(NamedTuple):
