@@ -99,14 +99,19 @@ def test_many_columns_have_fewer_lags(columns: int, rows: set[int]) -> None:
 
 
 def make_driven_table(rows: int) -> dict[str, Any]:
-    """A target that follows the driver of two rows before; a category and gaps beside it."""
+    """A target that follows the driver of two rows before; gaps, and categories that come late."""
     rng = np.random.default_rng(8)
     table = make_table(rows, columns=2, seed=8)
     driver, y = rng.normal(size=rows), np.zeros(rows)
     for k in range(2, rows):
         y[k] = 0.5 * y[k - 1] + driver[k - 2] + 0.1 * rng.normal()
     shown = np.where(rng.random(rows) < 0.02, np.nan, driver).tolist()
-    return {**table, "c0": shown, "kind": [f"k{k % 3}" for k in range(rows)], "y": y.tolist()}
+    return {
+        **table,
+        "c0": shown,
+        "kind": [f"k{k % (2 + k // 100)}" for k in range(rows)],
+        "y": y.tolist(),
+    }
 
 
 def test_a_delayed_driver_is_learned_by_default() -> None:
