@@ -401,6 +401,6 @@ def store_train_options(sources: Any, model: str | None, values: Mapping[str, An
     kind = requested_numeric_type(values["task"])
     choices = SettingOverrides(**fields["settings"], **({} if kind is None else {"kind": kind}))
     read = ReadOptions(**fields["read"])
-    if not read.key:
+    if not fields["run"].get("key"):
         read = dataclasses.replace(read, tries_lags=choices.has_portfolio)
     return TrainOptions(sources, model, read, choices, **fields["run"])

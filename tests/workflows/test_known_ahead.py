@@ -63,6 +63,16 @@ def test_lags_of_other_columns_are_announced(tmp_path: Path) -> None:
     assert "must earn" not in said
 
 
+def test_fleets_have_lags_of_the_target_alone(tmp_path: Path) -> None:
+    lines = write(tmp_path / "t.csv", range(KNOWN)).read_text().splitlines()
+    keyed = [f"{line},{f's{k % 2}' if k else 'site'}" for k, line in enumerate(lines)]
+    (tmp_path / "t.csv").write_text("\n".join(keyed) + "\n")
+    options = ("--target", "load", "--key", "site")
+    ran = command("train", tmp_path / "t.csv", "-m", tmp_path / "fleet", *options)
+    assert "lags 1, 2, 3, 12, 13 of 'load'" in ran.err
+    assert "must earn" not in ran.err
+
+
 def test_a_column_that_is_not_known_ahead_is_used_through_its_lags(tmp_path: Path) -> None:
     model, said = train(tmp_path, "--known-ahead", "noise")
     assert "lags 1, 2 of 'heat', 'noise' must earn their place" in said
@@ -95,9 +105,11 @@ def test_without_inputs_of_the_row_the_first_step_is_the_prediction_of_the_next_
     tmp_path: Path,
 ) -> None:
     model, _ = train(tmp_path, "--known-ahead", "none", "--lags", "load:1,2;heat:1")
-    (row,) = predicted(model, write(tmp_path / "n.csv", range(KNOWN, KNOWN + 1)))
-    ahead = command("predict", model, "--horizon", "3")
-    assert next(csv.DictReader(io.StringIO(ahead.out)))["mean"] == row
+    path = write(tmp_path / "n.csv", range(KNOWN, KNOWN + 1))
+    tables = [command("predict", model, path), command("predict", model, "--horizon", "3")]
+    row, step = (next(csv.DictReader(io.StringIO(ran.out))) for ran in tables)
+    for name in ("mean", "sd", "lower", "upper"):
+        assert step[name] == row[name]
 
 
 def test_lags_of_another_column_are_learned(tmp_path: Path) -> None:
