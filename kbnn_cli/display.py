@@ -207,7 +207,9 @@ def schema_parts(model: StreamModel) -> Iterator[RenderableType]:
         columns.add_row(Text(clean_text(column.name)), kind, Text(clean_text(role)))
     yield columns
     yield Text()
-    layers = " + ".join(map(describe_member, list_networks(get_overall_model(model))))
+    overall = get_overall_model(model)
+    optional = overall.learner.optional_inputs
+    layers = " + ".join(describe_member(one, optional) for one in list_networks(overall))
     yield Text(
         f"{describe_target(model.task)} from {len(schema.features)} "
         f"{'feature' if len(schema.features) == 1 else 'features'}; layers {layers}"

@@ -38,6 +38,7 @@ class Lag:
     column: str
     rows: int
     seconds: float = 0.0
+    optional: bool = False  # whether only one network of an ensemble sees it
 
 
 class LagSpec(NamedTuple):
@@ -159,12 +160,11 @@ def look_up_lags(
     """Look up the lags of rows; each row sees only the rows before it."""
     before, n = len(history.values), len(y)
     every = np.concatenate((history.values, values))
-    out = np.full((n, len(lags)), np.nan)
-    for at, lag in enumerate(lags):
-        if lag.rows:
-            source = np.arange(before, before + n) - lag.rows
-            known = source >= 0
-            out[known, at] = every[source[known], columns.index(lag.column)]
+    back = np.array([lag.rows for lag in lags], np.int64)
+    place = np.array([columns.index(lag.column) for lag in lags], np.int64)
+    source = np.arange(before, before + n)[:, None] - back
+    known = (source >= 0) & (back > 0)
+    out = np.where(known, every[np.where(known, source, 0), place], np.nan)
     if window.seconds:
         _fill_time_lags(lags, columns, history, time, every, out, window)
     return LagValues(out, find_last_values(history.last, y))

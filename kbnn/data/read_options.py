@@ -81,6 +81,7 @@ class ReadOptions:
     time: str | None = None  # the time column
     time_unit: str = "auto"
     lags: str | None = None  # None: default lags if there is a regular clock
+    tries_lags: bool = False  # whether lags of other columns of a series are tried
     known_ahead: tuple[str, ...] = ()  # (): other inputs are used, but not known ahead
     holidays: str = ""  # country whose public holidays are an input
     key: tuple[str, ...] = ()  # columns that identify the series of a row
@@ -135,6 +136,7 @@ class ReadOptions:
             late,
             self.known_ahead,
             self.holidays,
+            self.tries_lags,
         )
 
     @property

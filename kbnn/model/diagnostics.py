@@ -27,7 +27,7 @@ from kbnn.data.schema import Place
 from kbnn.distributions.categorical import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
-from kbnn.model.ensemble import Member, find_active_slopes
+from kbnn.model.ensemble import Member, find_active_slopes, list_inputs, sees_all_inputs
 from kbnn.model.learner import LearnerState, encode_member_inputs
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import can_combine
@@ -150,8 +150,9 @@ def _apply_chain_rule(
         spec = learned.specs[at]
         seen, _ = encode_member_inputs(spec, bins, z, None)
         slopes, at_input = find_active_slopes(bins, z)
-        if spec.inputs:
-            at_input = np.array([spec.inputs.index(j) for j in at_input.tolist()], np.int64)
+        if not sees_all_inputs(spec):
+            own = list_inputs(spec, z.shape[1])
+            at_input = np.array([own.index(j) for j in at_input.tolist()], np.int64)
         found = compute_sensitivity(state, seen, np.stack(gain, axis=2), (slopes, at_input))
         parts.append(_place_inputs(found, spec, z.shape[1]))
     slopes, sds, sizes = (np.stack(part) for part in zip(*parts, strict=True))
@@ -160,12 +161,12 @@ def _apply_chain_rule(
 
 def _place_inputs(found: Sensitivity, spec: Member, width: int) -> Sensitivity:
     """Return sensitivities by input of the model; they are 0 for inputs that a network lacks."""
-    if not spec.inputs:
+    if sees_all_inputs(spec):
         return found
     placed = []
     for part in found:
         every = np.zeros((*part.shape[:-1], width))
-        every[..., list(spec.inputs)] = part
+        every[..., list(list_inputs(spec, width))] = part
         placed.append(every)
     return Sensitivity(*placed)
 
@@ -408,6 +409,7 @@ def list_networks(model: OnlineModel) -> tuple[Member, ...]:
         max_outputs(model.task),
         model.learner.is_series,
         model.learner.own_inputs,
+        model.learner.optional_inputs,
     )
 
 

@@ -14,9 +14,10 @@ Indicators, cycles and columns with fewer than three distinct values are not enc
 The components come before the standardised inputs, so that columns added later extend the end.
 
 Pooling. The networks of a model differ in shape, in the encoding of their inputs, in which inputs
-they see, in replay, or only in seed and prior scale (`Member`). Of a series with other columns, one
-network sees only the target's own lags and the clock, so that the other columns must earn their
-place. A prediction is pooled by moments with weights w_k:
+they see, in replay, or only in seed and prior scale (`Member`). Of a series with other columns, the
+first network sees all inputs but their lags, the second all, and the third only the target's own
+lags and the clock, so that other columns and their lags must earn their place. A prediction is
+pooled by moments with weights w_k:
 
     m = sum_k w_k m_k,   v = c sum_k w_k (v_k + (m_k - m)^2)
 
@@ -50,6 +51,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from time import thread_time
 from typing import Final, NamedTuple, TypeVar
 
@@ -280,6 +282,7 @@ class Member(NamedTuple):
     adapts_prior: bool = False  # whether its prior follows the inputs' relevance
     forgets: bool = False  # whether its information decays, see kbnn.model.replay
     inputs: tuple[int, ...] = ()  # inputs that it sees; empty: all, also those added later
+    excludes: tuple[int, ...] = ()  # inputs that it does not see, where `inputs` is empty
 
 
 class PoolWeights(NamedTuple):
@@ -292,19 +295,41 @@ class PoolWeights(NamedTuple):
     benefit_rows: int = 0
 
 
-def describe_member(member: Member) -> str:
-    """Describe a network in a few words."""
+def describe_member(member: Member, optional_inputs: tuple[int, ...] = ()) -> str:
+    """Describe a network in a few words; `optional_inputs` are lags of other columns."""
     parts = [",".join(map(str, member.hidden)) or "linear"]
     parts += ["encoded"] if member.encoding == "piecewise" else []
     parts += [] if member.replays else ["without replay"]
     parts += [f"variant {member.variant + 1}"] if member.variant else []
     parts += [f"on {len(member.inputs)} inputs"] if member.inputs else []
+    seen = optional_inputs and sees_all_inputs(member)
+    parts += ["with lags of other columns"] if seen else []
     return " ".join(parts)
+
+
+@lru_cache(maxsize=256)  # asked for every batch
+def list_inputs(member: Member, width: int) -> tuple[int, ...]:
+    """List the inputs that a network sees, of `width` inputs of the model."""
+    if member.inputs:
+        return member.inputs
+    return tuple(at for at in range(width) if at not in member.excludes)
+
+
+def count_inputs(member: Member, width: int) -> int:
+    """Count the inputs that a network sees, of `width` inputs of the model."""
+    return len(list_inputs(member, width))
+
+
+def sees_all_inputs(member: Member) -> bool:
+    """Return whether a network sees all inputs."""
+    return not (member.inputs or member.excludes)
 
 
 def select_inputs(member: Member, values: FloatArray) -> FloatArray:
     """Return the columns (..., D) of the inputs that a network sees."""
-    return values[..., list(member.inputs)] if member.inputs else values
+    if sees_all_inputs(member):
+        return values
+    return values[..., list(list_inputs(member, values.shape[-1]))]
 
 
 def select_input_scale(member: Member, scale: Scale) -> Scale:
@@ -314,9 +339,11 @@ def select_input_scale(member: Member, scale: Scale) -> Scale:
 
 def select_bins(member: Member, bins: FloatArray) -> FloatArray:
     """Return the bins of the inputs that a network sees."""
-    if not member.inputs or not len(bins):
+    if sees_all_inputs(member) or not len(bins):
         return bins
-    return bins[np.isin(bins[:, COLUMN], member.inputs)]
+    if member.inputs:
+        return bins[np.isin(bins[:, COLUMN], member.inputs)]
+    return bins[~np.isin(bins[:, COLUMN], member.excludes)]
 
 
 def prior_scales(variant: int) -> tuple[float, float]:

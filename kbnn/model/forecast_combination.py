@@ -40,8 +40,9 @@ distributed as those of f_b at all rows, over their root mean square, and as a G
 there are some. Where a series is volatile at times, v is multiplied by a power of the mean squared
 error of one step of late, over that in the longer run.
 
-Errors are recorded with other inputs unknown, as at most origins. Where they are given, the
-network's forecast is used alone, and its variance grows at most as that of a random walk.
+Errors are recorded with other inputs unknown, as at most origins, and with the mean of the first
+step weighted as one step ahead. Where other inputs are given, the network's forecast is used alone,
+and its variance grows at most as that of a random walk.
 
 One step ahead there is an error at every row, and inputs are given. Errors are limited to 50
 predicted sds, so that an outlier does not make all candidates equal. Where the network is sure of

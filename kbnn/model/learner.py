@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +138,7 @@ class Learner:
     cycles: FloatArray  # (D,) 1 for sines and cosines, which are not scaled, else 0
     is_series: bool = False  # whether inputs are lags of the target
     own_inputs: tuple[int, ...] = ()  # the target's lags and the clock, beside other inputs
+    optional_inputs: tuple[int, ...] = ()  # lags of other columns that must earn their place
 
     @cached_property
     def unscaled_inputs(self) -> FloatArray:
@@ -309,7 +310,7 @@ class Learner:
         scale = next(iter(learned.columns[:t, scaler.SCALE].tolist()), 1.0)
         z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
         specs = learned.specs or self.settings.list_members(
-            inputs, outputs, self.is_series, self.own_inputs
+            inputs, outputs, self.is_series, self.own_inputs, self.optional_inputs
         )
         fitted = NO_BINS
         if any(spec.encoding == "piecewise" for spec in specs):
@@ -321,7 +322,7 @@ class Learner:
         pool = learned.pool if learned.members else ensemble.make_equal_weights(len(specs))
 
         def create_network(spec: Member, bins: FloatArray) -> Session:
-            width = (len(spec.inputs) or inputs) + len(bins)
+            width = ensemble.count_inputs(spec, inputs) + len(bins)
             config = self.settings.make_config(spec, self.task, width, outputs, scale or 1.0)
             directions, gain = None, None
             if input_gain is not None and spec.adapts_prior:
@@ -406,7 +407,7 @@ class Learner:
         """
 
         def grow_network(member: Session, spec: Member, bins: FloatArray) -> Session:
-            width = (len(spec.inputs) or inputs) + len(bins)
+            width = ensemble.count_inputs(spec, inputs) + len(bins)
             config = self._split_groups(member.config, spec, width, outputs)
             return open_session(grow_state(member.state(), width, outputs, config))
 
@@ -868,10 +869,10 @@ def encode_for_members(
     learned: LearnerState, z: FloatArray, var: FloatArray | None
 ) -> list[tuple[FloatArray, FloatArray | None]]:
     """Return the inputs of each network and their variances; equal encodings are computed once."""
-    made: dict[tuple[int, tuple[int, ...]], tuple[FloatArray, FloatArray | None]] = {}
+    made: dict[tuple[Any, ...], tuple[FloatArray, FloatArray | None]] = {}
     found = []
     for spec, bins in zip(learned.specs, learned.bins, strict=True):
-        key = id(bins), spec.inputs
+        key = id(bins), spec.inputs, spec.excludes
         if key not in made:
             made[key] = encode_member_inputs(spec, bins, z, var)
         found.append(made[key])
@@ -882,10 +883,10 @@ def encode_member_inputs(
     spec: Member, bins: FloatArray, z: FloatArray, var: FloatArray | None
 ) -> tuple[FloatArray, FloatArray | None]:
     """Return the inputs of one network, of those that it sees, and their variances."""
-    if not spec.inputs:
+    if ensemble.sees_all_inputs(spec):
         return encode_inputs(bins, z, var)
     mean, spread = encode_inputs(bins, z, var)
-    kept = [*range(len(bins)), *(len(bins) + at for at in spec.inputs)]
+    kept = [*range(len(bins)), *(len(bins) + at for at in ensemble.list_inputs(spec, z.shape[1]))]
     return (
         np.ascontiguousarray(mean[:, kept]),
         None if spread is None else np.ascontiguousarray(spread[:, kept]),
@@ -948,7 +949,16 @@ def make_learner(schema: Schema, settings: Settings, task: TargetType | None = N
     waves = schema.cycle_columns
     cycles = np.array([place.column in waves for place in layout], np.float64)
     own = _find_own_inputs(schema)
-    return Learner(settings, task, indicators, came_late, cycles, bool(schema.lags), own)
+    return Learner(
+        settings,
+        task,
+        indicators,
+        came_late,
+        cycles,
+        bool(schema.lags),
+        own,
+        _find_optional_inputs(schema),
+    )
 
 
 def _find_own_inputs(schema: Schema) -> tuple[int, ...]:
@@ -962,3 +972,9 @@ def _find_own_inputs(schema: Schema) -> tuple[int, ...]:
     own |= set(() if schema.clock is None else schema.clock.names)
     found = tuple(at for at, place in enumerate(schema.layout) if place.column in own)
     return found if len(found) < len(schema.layout) else ()
+
+
+def _find_optional_inputs(schema: Schema) -> tuple[int, ...]:
+    """Return the inputs that are lags of other columns and must earn their place."""
+    optional = {lag.name for lag in schema.lags if lag.optional}
+    return tuple(at for at, place in enumerate(schema.layout) if place.column in optional)

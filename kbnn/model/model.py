@@ -58,6 +58,8 @@ from kbnn.model.recursive_forecast import (
     attach_naive,
     can_combine,
     forecast_candidates,
+    forecast_next_row,
+    weight_first_step,
 )
 from kbnn.model.replay import MAX_HELD_ROWS, ReplayBuffer
 from kbnn.model.settings import Settings
@@ -462,6 +464,7 @@ def _record_origin(model: OnlineModel, row: int) -> None:
     values = model.history.values[:, model.timeline.columns.index(model.schema.targets[0])]
     errors = model.step_errors.resolve_pending(values, context.season)
     made = errors.open_combiner().combine(paths, calibrated=False)
+    made = weight_first_step(context, forecast_next_row(context, model.history), made)
     model.step_errors = errors.add_origin(paths, made)
 
 

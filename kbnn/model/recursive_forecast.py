@@ -323,6 +323,58 @@ def forecast_candidates(network: ForecastContext, history: History, steps: int) 
     return path.limit_candidates(build_candidates(mean, path_var, targets, network.season))
 
 
+def forecast_next_row(network: ForecastContext, history: History) -> FirstStep | None:
+    """Forecast the row after a history, with other inputs unknown; None if there are none."""
+    others = _find_other_places(network.schema)
+    if not others:
+        return None
+    rows, path = make_future_rows(network.schema, history, 1), NetworkPath(network, [history])
+    x = path.look_up_inputs(rows.x, rows.time)
+    return _forecast_first_step(network, [history], rows, x, path.base, others)
+
+
+def _find_other_places(schema: Schema) -> list[int]:
+    """Find the columns of x whose values networks see in the row itself."""
+    left_out = {*schema.derived_columns, *schema.lag_only}
+    return [at for at, place in enumerate(schema.layout) if place.column not in left_out]
+
+
+def _forecast_first_step(
+    network: ForecastContext,
+    histories: Sequence[History],
+    rows: Rows,
+    x: FloatArray,
+    base: FloatArray,
+    others: list[int],
+) -> FirstStep:
+    """Forecast the first row of each history from its inputs x and the last targets (n,)."""
+    alone = network.learner.predict(network.learned, x, None)
+    alone = shift_forecast(alone, base[:, None]) if network.schema.changes else alone
+    naive = [
+        network.timeline.look_up_naive(each, slice_rows(rows, k, k + 1))[:, 0]
+        for k, each in enumerate(histories)
+    ]
+    unknown = np.full(len(rows.x), bool(others))
+    unknown &= np.all(np.isnan(rows.x[:, others]), axis=1)
+    return FirstStep(alone, np.concatenate(naive), unknown)
+
+
+def weight_first_step(
+    context: ForecastContext, first: FirstStep | None, made: CombinedForecast
+) -> CombinedForecast:
+    """Return combined forecasts whose first step has the weights of one step.
+
+    Where other inputs are unknown, its mean has the weights that follow from the errors at every
+    row, which are better known than those of few origins. Its width is that of the origins, because
+    errors of rows with inputs are smaller.
+    """
+    if first is None or not first.unknown.any():
+        return made
+    mean = context.combine_one_step(first.network, first.naive)[0].mean[:, 0]
+    mean = np.where(first.unknown & np.isfinite(mean), mean, made.mean[:, 0])
+    return made._replace(mean=np.column_stack((mean, made.mean[:, 1:])))
+
+
 class HorizonPath:
     """Combined forecasts, step by step, from n histories."""
 
@@ -333,10 +385,7 @@ class HorizonPath:
         self._combiner = network.errors.open_combiner()
         self._step = 0
         self._function_var, self._noise_var = np.zeros((2, len(histories)))
-        derived = network.schema.derived_columns
-        self._others = [
-            at for at, place in enumerate(network.schema.layout) if place.column not in derived
-        ]
+        self._others = _find_other_places(network.schema)
 
     def advance(self, rows: Rows) -> tuple[FirstStep | None, CandidatePaths, FloatArray]:
         """Forecast the next row of each history (n rows, whose targets are not used).
@@ -354,16 +403,7 @@ class HorizonPath:
         var = self._function_var + self._noise_var
         first = None
         if self._step == 1:
-            alone = network.learner.predict(network.learned, x, None)
-            alone = shift_forecast(alone, base[:, None]) if network.schema.changes else alone
-            known = enumerate(self._histories)
-            naive = [
-                network.timeline.look_up_naive(each, slice_rows(rows, k, k + 1))[:, 0]
-                for k, each in known
-            ]
-            unknown = np.full(len(rows.x), bool(self._others))
-            unknown &= np.all(np.isnan(rows.x[:, self._others]), axis=1)
-            first = FirstStep(alone, np.concatenate(naive), unknown)
+            first = _forecast_first_step(network, self._histories, rows, x, base, self._others)
         candidates = build_candidates(
             mean[:, None], var[:, None], self._known, network.season, self._step
         )
@@ -380,6 +420,7 @@ class HorizonPath:
         if first is not None and np.isfinite(first.mean).all():
             return first
         made = self._combiner.combine(candidates, self._step)
+        made = weight_first_step(self._network, step, made)
         combined = _make_gaussian_forecast(made.mean[:, 0], made.sd[:, 0], share)
         if first is None:
             return combined

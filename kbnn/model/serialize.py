@@ -36,7 +36,7 @@ from kbnn.model.anomaly import (
 )
 from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
-from kbnn.model.ensemble import NO_BINS, Member, PoolWeights, is_valid_bins
+from kbnn.model.ensemble import NO_BINS, Member, PoolWeights, count_inputs, is_valid_bins
 from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.learner import DroppedMember, LearnerState, make_learner
 from kbnn.model.model import OnlineModel
@@ -346,12 +346,13 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
     bins = _read_bins(arrays, len(members), len(columns) - task.scaled)
     for state, spec, own in zip(states, specs, bins, strict=True):
         width = len(columns) - task.scaled
-        seen = len(spec.inputs) or width
+        seen = count_inputs(spec, width)
         _require(
             columns.shape == (task.scaled + width, scaler.FIELDS)
             and state.config.inputs - len(own) == seen
-            and max(spec.inputs, default=0) < max(width, 1)
+            and max((*spec.inputs, *spec.excludes), default=0) < max(width, 1)
             and len(set(spec.inputs)) == len(spec.inputs)
+            and len(set(spec.excludes)) == len(spec.excludes)
             and bool(np.all(np.isfinite(columns)))
             and bool(np.all(columns[:, [scaler.COUNT, scaler.SQUARES, scaler.SCALE]] >= 0.0))
             and state.config.outputs == states[0].config.outputs
@@ -416,6 +417,7 @@ def _read_member(plain: dict[str, Any]) -> Member:
         read_value(bool, plain.get("adapts_prior", False), "adapts_prior"),
         read_value(bool, plain.get("forgets", False), "forgets"),
         inputs=tuple(check_stored_count(at) for at in plain.get("inputs", ())),
+        excludes=tuple(check_stored_count(at) for at in plain.get("excludes", ())),
     )
     sizes = all(1 <= size <= MAX_LAYER_UNITS for size in member.hidden)
     _require(sizes and member.encoding in ("none", "piecewise"), "networks")

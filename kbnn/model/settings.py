@@ -259,6 +259,12 @@ class Settings:
         return REPLAY_ROWS * (2 if self.hidden == "best" else 1)
 
     @property
+    def has_portfolio(self) -> bool:
+        """Whether an ensemble of different networks is used: nothing about them was requested."""
+        requested = self.covariance != "auto" or self.group_size or self.ensemble > 1
+        return self.hidden in PORTFOLIOS and not requested and self.units
+
+    @property
     def is_priced(self) -> bool:
         """Whether networks of the ensemble must pay for their cost."""
         return self.hidden != "best"
@@ -278,17 +284,18 @@ class Settings:
         outputs: int = 1,
         is_series: bool = False,
         own_inputs: tuple[int, ...] = (),
+        optional_inputs: tuple[int, ...] = (),
     ) -> tuple[Member, ...]:
         """Return the networks of the ensemble.
 
         An ensemble of different networks is used where nothing about the network was requested.
         Series, whose lags contain the target, use raw inputs and one hidden layer; with other
-        columns, one network sees only `own_inputs`, the lags of the target and the clock. Many
-        classes have a portfolio of their own.
+        columns, one network sees only `own_inputs`, the lags of the target and the clock, and the
+        first does not see `optional_inputs`, the lags of other columns. Many classes have a
+        portfolio of their own.
         """
-        requested = self.covariance != "auto" or self.group_size or self.ensemble > 1
         hidden = self.hidden
-        if isinstance(hidden, tuple) or requested or not self.units:
+        if isinstance(hidden, tuple) or not self.has_portfolio:
             encoding = "piecewise" if self.encoding == "piecewise" else "none"
             sizes = hidden if isinstance(hidden, tuple) else DEFAULT_LAYERS
             return tuple(
@@ -299,6 +306,7 @@ class Settings:
         if is_series:
             plain = found[0]._replace(replays=True)
             found = tuple(member for member in found if member._replace(replays=True) == plain)
+            found = (plain._replace(excludes=optional_inputs), *found[1:])
             found += (plain._replace(inputs=own_inputs),) if own_inputs else ()
         if self.encoding == "piecewise":
             found = tuple(member._replace(encoding="piecewise") for member in found)

@@ -31,7 +31,7 @@ from kbnn.errors import UsageError
 from kbnn.metrics.figures import flatten_metrics
 from kbnn.model import file as modelfile
 from kbnn.model.diagnostics import Effect
-from kbnn.model.ensemble import list_bin_names
+from kbnn.model.ensemble import list_bin_names, list_inputs
 from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
 from kbnn.model.serialize import to_state
@@ -65,8 +65,8 @@ def iter_weights(model: OnlineModel) -> Iterator[Weight]:
         sd = np.sqrt(weight_variances(state))
         layout = layout_of(state.config)
         bins = list_bin_names(model.learner_state.bins[network - 1], names)
-        seen = model.learner_state.specs[network - 1].inputs or range(len(names))
-        own = [names[at] for at in seen]
+        spec = model.learner_state.specs[network - 1]
+        own = [names[at] for at in list_inputs(spec, len(names))]
         first = [*(f"direction {k + 1}" for k in range(state.config.directions)), *bins, *own]
         for layer in range(layout.layers):
             parts = [

@@ -46,6 +46,7 @@ from kbnn.model.recursive_forecast import (
     count_missing_steps,
     forecast_origins,
     make_future_rows,
+    weight_first_step,
 )
 from kbnn.targets.base import check_horizon_support
 from kbnn.targets.prediction import Forecast, join_forecasts, select_rows
@@ -511,6 +512,7 @@ def _forecast_origins(
             scored, path = place, paths.select_origin(k)
             combined = errors.open_combiner().combine(path.candidates)
             context = context._replace(errors=errors)
+            combined = weight_first_step(context, path.first, combined)
             made.append(path.apply_combination(combined, context))
             errors = _learn_first_step(context, path.first, rows.y[place : place + 1, 0])
             errors = errors.add_origin(path.candidates, combined)

@@ -279,7 +279,7 @@ def describe_networks(model: OnlineModel) -> list[dict[str, Any]]:
         there = bool(learned.members)
         found.append(
             {
-                "description": describe_member(spec),
+                "description": describe_member(spec, model.learner.optional_inputs),
                 **spec._asdict(),
                 "hidden": list(spec.hidden),
                 "inputs": learned.members[k].config.inputs if there else None,
@@ -291,7 +291,7 @@ def describe_networks(model: OnlineModel) -> list[dict[str, Any]]:
     for one in learned.dropped:
         found.append(
             {
-                "description": describe_member(one.member),
+                "description": describe_member(one.member, model.learner.optional_inputs),
                 **one.member._asdict(),
                 "hidden": list(one.member.hidden),
                 "inputs": None,

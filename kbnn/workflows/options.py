@@ -177,7 +177,11 @@ def _list_column_options(
     if stated.wait is not None:
         yield "--max-pending", (str(schema.wait),), (str(stated.wait),)
     if stated.lags is not None:
-        yield "--lags", [lag.name for lag in schema.lags], _lag_names(stated.lags, schema)
+        yield (
+            "--lags",
+            [lag.name for lag in schema.lags if not lag.optional],
+            _lag_names(stated.lags, schema),
+        )
     if stated.input_sd and not schema.get_names("input_sd"):
         yield "--input-sd", (), ("yes",)
 
@@ -217,6 +221,14 @@ class SettingOverrides:
             raise UsageError(str(error)) from error
         except ValueError as error:
             raise UsageError(f"--layers: {error}") from error
+
+    @property
+    def has_portfolio(self) -> bool:
+        """Whether a new model is an ensemble of different networks."""
+        try:
+            return self.make_settings().has_portfolio
+        except UsageError:  # reported where the settings are used
+            return False
 
     def check_against(self, path: str, settings: Settings) -> None:
         """Raise UsageError for a setting that contradicts a model, naming both values."""
@@ -389,4 +401,6 @@ def store_train_options(sources: Any, model: str | None, values: Mapping[str, An
     kind = requested_numeric_type(values["task"])
     choices = SettingOverrides(**fields["settings"], **({} if kind is None else {"kind": kind}))
     read = ReadOptions(**fields["read"])
+    if not fields["run"].get("key"):
+        read = dataclasses.replace(read, tries_lags=choices.has_portfolio)
     return TrainOptions(sources, model, read, choices, **fields["run"])

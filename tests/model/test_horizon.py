@@ -66,6 +66,24 @@ def test_the_first_step_is_the_forecast_of_the_next_row(learned: OnlineModel) ->
         np.testing.assert_array_equal(part, other)
 
 
+def test_without_other_inputs_the_first_step_has_the_weights_of_one_step() -> None:
+    rng = np.random.default_rng(3)
+    day = np.datetime64("2024-01-01") + np.arange(300) * np.timedelta64(1, "D")
+    model = kbnn.Model("y")
+    model.learn({"time": day.astype(str), "c": rng.normal(size=300), "y": rng.normal(size=300)})
+    inner: OnlineModel = model._model  # type: ignore[assignment]
+    context, rows = inner.forecast_context, future_rows(inner, 1)
+    x = NetworkPath(context, [inner.history]).look_up_inputs(rows.x, rows.time)
+    alone = inner.predict(rows._replace(x=x))
+    naive = inner.timeline.look_up_naive(inner.history, rows)[:, 0]
+    made = forecast_origins(context, [inner.history], [rows])
+    of_origins = context.errors.open_combiner().combine(made.candidates)
+    first = path_of(inner, 1)
+    assert first.mean[0, 0] == context.combine_one_step(alone, naive)[0].mean[0, 0]
+    assert first.mean[0, 0] != of_origins.mean[0, 0]
+    assert first.sd[0, 0] == of_origins.sd[0, 0]
+
+
 def test_origins_together_are_origins_alone(learned: OnlineModel) -> None:
     other = learned.history.copy()
     row = future_rows(learned, 1)._replace(y=np.array([[77.0]]))

@@ -50,7 +50,36 @@ def test_a_regular_clock_gives_lags_beside_other_columns(tmp_path: Path) -> None
     assert "'heat', 'noise' are inputs of the same row, and not known several steps ahead" in said
     _, said = train(tmp_path, "--lags", "off")
     assert "lags 1" not in said
+    assert "must earn" not in said
     assert "known several steps" not in said
+
+
+def test_lags_of_other_columns_are_announced(tmp_path: Path) -> None:
+    _, said = train(tmp_path)
+    assert "lags 1, 2 of 'heat', 'noise' must earn their place" in said
+    ran = command("inspect", tmp_path / "m.npz")
+    assert "50 without replay with lags of other columns" in ran.out
+    _, said = train(tmp_path, "--layers", "5")
+    assert "must earn" not in said
+
+
+def test_fleets_have_lags_of_the_target_alone(tmp_path: Path) -> None:
+    lines = write(tmp_path / "t.csv", range(KNOWN)).read_text().splitlines()
+    keyed = [f"{line},{f's{k % 2}' if k else 'site'}" for k, line in enumerate(lines)]
+    (tmp_path / "t.csv").write_text("\n".join(keyed) + "\n")
+    options = ("--target", "load", "--key", "site")
+    ran = command("train", tmp_path / "t.csv", "-m", tmp_path / "fleet", *options)
+    assert "lags 1, 2, 3, 12, 13 of 'load'" in ran.err
+    assert "must earn" not in ran.err
+
+
+def test_a_column_that_is_not_known_ahead_is_used_through_its_lags(tmp_path: Path) -> None:
+    model, said = train(tmp_path, "--known-ahead", "noise")
+    assert "lags 1, 2 of 'heat', 'noise' must earn their place" in said
+    assert "ignored" not in said
+    now = predicted(model, write(tmp_path / "n.csv", range(KNOWN, KNOWN + 1)))
+    other = predicted(model, write(tmp_path / "n.csv", range(KNOWN, KNOWN + 1), np.full(ROWS, 9.0)))
+    assert now == other
 
 
 def test_an_irregular_clock_gives_none_beside_other_columns(tmp_path: Path) -> None:
@@ -72,6 +101,17 @@ def test_a_column_can_be_used_through_its_lags_alone(tmp_path: Path) -> None:
     assert "missing in the steps" not in ahead.err
 
 
+def test_without_inputs_of_the_row_the_first_step_is_the_prediction_of_the_next_row(
+    tmp_path: Path,
+) -> None:
+    model, _ = train(tmp_path, "--known-ahead", "none", "--lags", "load:1,2;heat:1")
+    path = write(tmp_path / "n.csv", range(KNOWN, KNOWN + 1))
+    tables = [command("predict", model, path), command("predict", model, "--horizon", "3")]
+    row, step = (next(csv.DictReader(io.StringIO(ran.out))) for ran in tables)
+    for name in ("mean", "sd", "lower", "upper"):
+        assert step[name] == row[name]
+
+
 def test_lags_of_another_column_are_learned(tmp_path: Path) -> None:
     rest, found = write(tmp_path / "n.csv", range(KNOWN, ROWS)), []
     for lags in ("load:1,2;heat:1", "load:1,2"):
@@ -83,9 +123,9 @@ def test_lags_of_another_column_are_learned(tmp_path: Path) -> None:
 
 def test_a_backtest_hides_what_is_not_known_ahead(tmp_path: Path) -> None:
     model, _ = train(tmp_path)
-    rest = write(tmp_path / "n.csv", range(KNOWN, ROWS))
+    rest = write(tmp_path / "n.csv", range(KNOWN, KNOWN + 1))
     before = command("evaluate", model, rest, "--horizon", "1", "--json")
-    write(rest, range(KNOWN, ROWS), np.full(ROWS, 2.5))
+    write(rest, range(KNOWN, KNOWN + 1), np.full(ROWS, 2.5))
     changed = command("evaluate", model, rest, "--horizon", "1", "--json")
     assert json.loads(before.out)["steps"][0]["rmse"] == pytest.approx(
         json.loads(changed.out)["steps"][0]["rmse"]
