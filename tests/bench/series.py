@@ -105,15 +105,16 @@ class PeerResult(NamedTuple):
 
 PEER_ORIGINS = 30
 PEER_ROWS = 1000
-PEER_SEASON = 24
-"""Longest season that AutoARIMA fits in reasonable time; longer ones are left out for it."""
+PEER_SEASONS = {"AutoARIMA": 24, "AutoETS": 60}
+"""Longest seasons that these fit in reasonable time; longer ones are left out for them."""
 
 
 def compare_peers(series: Series) -> dict[str, PeerResult]:
     """Return MASE and time of the model and its peers from the same origins.
 
     Peers are fitted once, to the last 1,000 rows before the first origin, and follow the rows
-    after it. AutoARIMA approximates for more than 150 rows or long seasons, as R does by default.
+    after it, with gaps filled linearly. AutoARIMA approximates for more than 300 rows or long
+    seasons.
     """
     from statsforecast.models import AutoARIMA, AutoETS, SeasonalNaive
 
@@ -122,6 +123,8 @@ def compare_peers(series: Series) -> dict[str, PeerResult]:
     places = np.unique(np.linspace(max(60, rows // 2), rows - HORIZON, PEER_ORIGINS).astype(int))
     scale = float(np.mean(np.abs(y[season : places[0]] - y[: places[0] - season])))
     results, model, done = {}, kbnn.Model("value"), 0
+    is_known = np.isfinite(y)  # the peers need values without gaps
+    known = np.interp(np.arange(rows), np.flatnonzero(is_known), y[is_known])
     started, made = time.process_time(), []
     for place in places.tolist():
         model.learn(series.take(done, place))
@@ -129,11 +132,11 @@ def compare_peers(series: Series) -> dict[str, PeerResult]:
         made.append(model.forecast(HORIZON).mean)
     results["kbnn"] = _score_peer(y, places, made, scale, time.process_time() - started)
     for make in (AutoETS, AutoARIMA, SeasonalNaive):
-        length = 1 if make is AutoARIMA and season > PEER_SEASON else season
+        length = 1 if season > PEER_SEASONS.get(make.__name__, season) else season
         options = {"approximation": rows > 300 or season > 12} if make is AutoARIMA else {}
         peer, started, made = make(season_length=length, **options), time.process_time(), []
         for k, place in enumerate(places.tolist()):
-            recent = y[max(0, place - PEER_ROWS) : place]
+            recent = known[max(0, place - PEER_ROWS) : place]
             if k == 0:
                 peer = peer.fit(recent)
             made.append(
