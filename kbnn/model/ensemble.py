@@ -48,8 +48,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from time import thread_time
 from typing import Final, NamedTuple, TypeVar
 
@@ -256,7 +258,7 @@ MARGIN_NATS: Final = 0.005
 MARGIN_ROWS: Final = 2048
 
 THREAD_ROWS: Final = 64
-"""Fewer rows take less time than starting threads."""
+"""Fewer rows take less time than waking a thread."""
 
 _PRIOR_SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
 
@@ -327,6 +329,16 @@ def prior_scales(variant: int) -> tuple[float, float]:
 _helpers = threading.local()
 
 
+@cache
+def _get_helpers() -> ThreadPoolExecutor:
+    """Return the threads that help callers of `map_members`; starting some per call is slow."""
+    return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="kbnn")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not exist in a forked process
+    os.register_at_fork(after_in_child=_get_helpers.cache_clear)
+
+
 def get_helper_seconds() -> float:
     """Return the processor time that `map_members` has spent in threads for the calling thread."""
     return float(getattr(_helpers, "seconds", 0.0))
@@ -334,17 +346,33 @@ def get_helper_seconds() -> float:
 
 def map_members(work: Callable[[T], U], members: Sequence[T], rows: int) -> list[U]:
     """Apply `work` to all members and return results in order; many rows are worth threads."""
-    if len(members) < 2 or rows < THREAD_ROWS:
+    cores = os.cpu_count() or 1
+    if len(members) < 2 or rows < THREAD_ROWS or cores < 2:
         return [work(member) for member in members]
+    results: dict[int, U] = {}
+    waiting = deque(enumerate(members))
 
-    def measure(member: T) -> tuple[U, float]:
+    def run_waiting() -> float:
+        """Work until nothing waits; return the processor time."""
         start = thread_time()
-        return work(member), thread_time() - start
+        while waiting:
+            try:
+                k, member = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                break
+            results[k] = work(member)
+        return thread_time() - start
 
-    with ThreadPoolExecutor(min(len(members), os.cpu_count() or 1)) as pool:
-        made = list(pool.map(measure, members))
-    _helpers.seconds = get_helper_seconds() + sum(seconds for _, seconds in made)
-    return [result for result, _ in made]
+    helpers = [_get_helpers().submit(run_waiting) for _ in range(min(len(members), cores) - 1)]
+    try:
+        run_waiting()
+    finally:  # a helper that has not begun is not needed any more
+        waiting.clear()
+        wait(helper for helper in helpers if not helper.cancel())
+    for helper in helpers:
+        if not helper.cancelled():
+            _helpers.seconds = get_helper_seconds() + helper.result()
+    return [results[k] for k in range(len(members))]
 
 
 def make_equal_weights(count: int) -> PoolWeights:
