@@ -252,7 +252,7 @@ SINGLE_THREAD_SIZE: Final = 64
 def multiply(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return a @ b for matrices (..., n, k) and (..., k, m), some rows at a time if it is small."""
     rows = SINGLE_THREAD_PRODUCTS // max(1, b.shape[-2] * b.shape[-1])
-    if a.shape[-2] <= rows or rows < 16:  # large products are worth threads
+    if a.shape[-2] <= rows or rows < 8:  # large products are worth threads
         return np.asarray(a @ b)
     alike = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     out = np.empty((*alike, a.shape[-2], b.shape[-1]))
