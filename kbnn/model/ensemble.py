@@ -105,15 +105,27 @@ def fit_bins(z: FloatArray, encodable: FloatArray, outputs: int = 1) -> FloatArr
     count = count_bins(len(columns), outputs)
     if count < 2:
         return NO_BINS
-    return np.vstack([NO_BINS, *(_fit_column(z[:, j], int(j), count) for j in columns)])
+    x, shares = np.sort(z[:, columns], axis=0), np.linspace(0.0, 1.0, count + 1)
+    distinct = 1 + np.count_nonzero(x[1:] != x[:-1], axis=0)
+    known = np.all(np.isfinite(x), axis=0)
+    quantiles = np.quantile(x, shares, axis=0).T
+    parts = [NO_BINS]
+    for k, column in enumerate(columns.tolist()):
+        values = z[:, column]
+        if not known[k]:
+            values = values[np.isfinite(values)]
+            edges = np.unique(values)
+            edges = edges if len(edges) <= count + 1 else np.quantile(values, shares)
+        elif distinct[k] > count + 1:
+            edges = quantiles[k]
+        else:
+            edges = np.unique(values)
+        parts.append(_fit_column(values, column, edges))
+    return np.vstack(parts)
 
 
-def _fit_column(values: FloatArray, column: int, count: int) -> FloatArray:
-    """Fit the bins of one column: between its values if these are few, else between quantiles."""
-    values = values[np.isfinite(values)]
-    edges = np.unique(values)
-    if len(edges) > count + 1:
-        edges = np.quantile(values, np.linspace(0.0, 1.0, count + 1))
+def _fit_column(values: FloatArray, column: int, edges: FloatArray) -> FloatArray:
+    """Fit the bins of one column between edges: its values if these are few, else quantiles."""
     kept = edges[:1].tolist()
     for edge in edges[1:].tolist():
         if edge - kept[-1] >= MIN_BIN_WIDTH:
