@@ -621,6 +621,8 @@ class Learner:
             learned, restarted = self._refit_scale(learned)
             if restarted is not None:
                 events = events._replace(alarms=restarted.alarms, restarted=True)
+                if refit != learned.seen:
+                    learned = _scale_backlog(learned, OUTGROWN_REPLAY_SHARE)
             spent = len(learned.buffer) if learned.changes > changes else 0
             if learned.seen >= ensemble.FIRST_CHECK_ROWS and refit == learned.seen:
                 learned = self._drop_costly_member(learned)
@@ -800,6 +802,10 @@ before them are still replayed."""
 CARRIED_INFORMATION_SHARE = 0.05
 """Share of the information kept after a large change of scale, see kbnn.model.replay."""
 
+OUTGROWN_REPLAY_SHARE = 0.5
+"""Share of the usual replay after a restart between the fixed row counts, because a column outgrew
+its scale. Rows from before matter less then, and the next restart is often near: more replay gains
+nothing, or loses where scales drift."""
 MAX_GROUPED_CLASSES = 16
 """Largest number of classes with group covariances. They lower the log-loss by 1 % with 12 classes;
 with 40 classes by a third of that, at eight times the run time."""
@@ -809,6 +815,12 @@ def _select_last_rows(rows: BufferedRows, targets: int) -> scaler.LastRows:
     """Take the last OUTLIER_ROWS buffered rows, from which outliers are detected."""
     y, x, trust = (part[-scaler.OUTLIER_ROWS :] for part in (rows.y, rows.x, rows.trust))
     return scaler.LastRows(np.hstack([y[:, :targets], x]), targets, trust >= 0.5)
+
+
+def _scale_backlog(learned: LearnerState, share: float) -> LearnerState:
+    """Multiply the number of rows that wait for replay."""
+    state = learned.replay_state
+    return learned._replace(replay_state=state._replace(backlog=share * state.backlog))
 
 
 def next_refit(seen: int) -> int:
