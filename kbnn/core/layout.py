@@ -261,16 +261,6 @@ def multiply(a: FloatArray, b: FloatArray) -> FloatArray:
     return out
 
 
-def multiply_columns(a: FloatArray) -> FloatArray:
-    """Return a' a for a long matrix (n, m), some rows at a time as in `multiply`."""
-    total = np.zeros((a.shape[1], a.shape[1]))
-    rows = max(8, SINGLE_THREAD_PRODUCTS // max(1, a.shape[1] ** 2))
-    for at in range(0, len(a), rows):
-        part = a[at : at + rows]
-        total += part.T @ part
-    return total
-
-
 def invert_spd(matrix: FloatArray) -> FloatArray | None:
     """Invert symmetric positive definite matrices (..., n, n); the result is exactly symmetric.
 

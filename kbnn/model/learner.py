@@ -436,13 +436,19 @@ class Learner:
         number = self.indicators[start : start + x.shape[1]] == 0.0
         return np.where(number, ~np.isnan(x), x != 0.0)
 
-    def _refit_scale(self, learned: LearnerState) -> tuple[LearnerState, LearnEvents | None]:
-        """Refit the scale if the stream has left it; return events if all rows were relearned."""
+    def _refit_scale(
+        self, learned: LearnerState, scheduled: bool
+    ) -> tuple[LearnerState, LearnEvents | None]:
+        """Refit the scale if the stream has left it; return events if all rows were relearned.
+
+        `scheduled` is false where a column outgrew its scale between the fixed row counts.
+        """
         t = self.task.scaled
         width = len(learned.columns) - t
         closely = self.settings.replay_ratio > 0
         fixed, rows = self.unscaled_columns[: t + width], learned.buffer.rows(width)
-        columns = scaler.refit_scale(learned.columns, fixed, closely, _select_last_rows(rows, t))
+        last = _select_last_rows(rows, t)
+        columns = scaler.refit_scale(learned.columns, fixed, closely, last, scheduled)
         old, new = scaler.get_scale(learned.columns), scaler.get_scale(columns)
         before_change, learned = learned, learned._replace(columns=columns)
         outputs = learned.members[0].config.outputs
@@ -452,7 +458,7 @@ class Learner:
             m.config.directions or len(b)
             for m, b in zip(learned.members, learned.bins, strict=True)
         )
-        if same and not (adapts and learned.seen <= DIRECTION_SEARCH_ROWS):
+        if same and not (scheduled and adapts and learned.seen <= DIRECTION_SEARCH_ROWS):
             return learned, None
         learned = learned._replace(changes=learned.changes + (not same))
         if len(rows.y) == learned.seen <= REPLAY_ROWS:  # no row was dropped
@@ -618,7 +624,7 @@ class Learner:
             learned = record_alarm(learned, events.alarms[-1])
         changes, spent = learned.changes, 0
         if refit == learned.seen or outgrown:
-            learned, restarted = self._refit_scale(learned)
+            learned, restarted = self._refit_scale(learned, scheduled=refit == learned.seen)
             if restarted is not None:
                 events = events._replace(alarms=restarted.alarms, restarted=True)
                 if refit != learned.seen:
