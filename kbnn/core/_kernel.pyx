@@ -225,6 +225,9 @@ cdef extern from "columns.h" nogil:
     int kb_exceeds_limits(const double *, int64_t, double, double)
     void kb_stack_columns(const double **, int64_t, int64_t, double *)
 
+cdef extern from "information.h" nogil:
+    void kb_keep_information(double *, const double *, const int64_t *, int64_t, double, double *)
+
 cdef object _empty = np.empty
 
 
@@ -1054,6 +1057,18 @@ def update_constant(sums, y, weight, double limit):
     kb_update_constant(constant, constant.origin != constant.origin, <const double *>given.at,
                       <const double *>each.at, given.length, limit)
     return counted
+
+
+def keep_information(cov, prior_var, dims, double share):
+    """Remove information from the blocks of a covariance vector in place."""
+    cdef _Buffer blocks = _buffer(cov, "cov", True), prior = _buffer(prior_var, "prior_var")
+    cdef _Buffer each = _buffer(dims, "dims", False, True)
+    cdef _Buffer room = _buffer(_empty(prior.length), "room", True)
+    if np.sum(dims) != prior.length or np.sum(dims * (dims + 1)) > 2 * blocks.length:
+        raise ValueError("the blocks must have a prior variance for each weight")
+    with nogil:
+        kb_keep_information(<double *>blocks.at, <const double *>prior.at,
+                            <const int64_t *>each.at, each.length, share, <double *>room.at)
 
 
 def exceeds_limits(values, double smallest, double largest):

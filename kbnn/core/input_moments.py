@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from kbnn.array_types import FloatArray
 from kbnn.core.config import DIRECTIONS, INPUT_LIMIT
 from kbnn.core.constants import SMALLEST_SPREAD, SMALLEST_VAR
-from kbnn.core.layout import pack_triangle, unpack_triangle
+from kbnn.core.layout import multiply, pack_triangle, unpack_triangle
 
 
 class InputMoments(NamedTuple):
@@ -377,8 +377,8 @@ def leading_directions(
     z = z - np.mean(z, axis=0)
     frame = np.random.default_rng(0).standard_normal((z.shape[1], count + OVERSAMPLING))
     for _ in range(POWER_ITERATIONS):
-        frame = np.linalg.qr(z.T @ (z @ frame))[0]
-    values, vectors = np.linalg.eigh(frame.T @ (z.T @ (z @ frame)))
+        frame = np.linalg.qr(multiply(z.T, multiply(z, frame)))[0]
+    values, vectors = np.linalg.eigh(multiply(frame.T, multiply(z.T, multiply(z, frame))))
     values, top = values[::-1][:count], (frame @ vectors[:, ::-1])[:, :count]
     top = np.where(values > 1e-9 * max(float(values[0]), 1e-300), top, 0.0)
     top *= np.where(top[np.argmax(np.abs(top), axis=0), np.arange(top.shape[1])] < 0.0, -1.0, 1.0)

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.core import constants, reference
 from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
@@ -275,6 +275,11 @@ def sum_in_order(sums: FloatArray, columns: list[FloatArray]) -> FloatArray:
         return _kernel.sum_in_order(sums, [np.ascontiguousarray(c, np.float64) for c in columns])
     pairs = zip(sums, columns, strict=True)
     return np.array([np.add.accumulate(np.concatenate(([s], c)))[-1] for s, c in pairs])
+
+
+def keep_information(cov: FloatArray, prior_var: FloatArray, dims: IntArray, share: float) -> None:
+    """Run the compiled version of kbnn.model.replay.keep_block_information for all blocks."""
+    _kernel.keep_information(cov, prior_var, dims, share)
 
 
 def update_constant(

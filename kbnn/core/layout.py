@@ -25,7 +25,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -240,29 +240,83 @@ _BLOCK_BUILDERS = {
 }
 
 
+SINGLE_THREAD_PRODUCTS: Final = 1 << 18
+"""Multiplications up to which OpenBLAS uses one thread. Other threads would wait busily for a tenth
+of a second after each product, which costs more than all products."""
+
+
+SINGLE_THREAD_SIZE: Final = 64
+"""Size of a matrix from which LAPACK uses threads for Cholesky factors."""
+
+
+def multiply(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a @ b for matrices (..., n, k) and (..., k, m), some rows at a time if it is small."""
+    rows = SINGLE_THREAD_PRODUCTS // max(1, b.shape[-2] * b.shape[-1])
+    if a.shape[-2] <= rows or rows < 8:  # large products are worth threads
+        return np.asarray(a @ b)
+    alike = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    out = np.empty((*alike, a.shape[-2], b.shape[-1]))
+    for at in range(0, a.shape[-2], rows):
+        np.matmul(a[..., at : at + rows, :], b, out=out[..., at : at + rows, :])
+    return out
+
+
 def invert_spd(matrix: FloatArray) -> FloatArray | None:
     """Invert symmetric positive definite matrices (..., n, n); the result is exactly symmetric.
 
     None if any of them is not positive definite.
     """
     try:
-        root = _inverse_root(np.asarray(np.linalg.cholesky(matrix), np.float64))
+        root = _inverse_root(matrix)
     except np.linalg.LinAlgError:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
+        inverse = _multiply_root(root)
+    return inverse if np.all(np.isfinite(inverse)) else None
+
+
+def _multiply_root(root: FloatArray) -> FloatArray:
+    """Return L' L for lower triangular matrices L, exactly symmetric, by parts."""
+    first = root.shape[-1] // 2
+    if first < SINGLE_THREAD_SIZE // 2:
         inverse = root.swapaxes(-1, -2) @ root
-    if not np.all(np.isfinite(inverse)):
-        return None
-    return np.asarray(0.5 * (inverse + inverse.swapaxes(-1, -2)))
+        return np.asarray(0.5 * (inverse + inverse.swapaxes(-1, -2)))
+    below, last = root[..., first:, :first], root[..., first:, first:]
+    square = multiply(below.swapaxes(-1, -2), below)
+    out = np.empty_like(root)
+    out[..., :first, :first] = _multiply_root(root[..., :first, :first])
+    out[..., :first, :first] += 0.5 * (square + square.swapaxes(-1, -2))
+    out[..., first:, first:] = _multiply_root(last)
+    out[..., first:, :first] = multiply(last.swapaxes(-1, -2), below)
+    out[..., :first, first:] = out[..., first:, :first].swapaxes(-1, -2)
+    return out
 
 
-def _inverse_root(root: FloatArray) -> FloatArray:
+def _inverse_root(matrix: FloatArray) -> FloatArray:
+    """Return L^-1 with L the Cholesky factors of matrices, by parts.
+
+    LAPACK would start threads for factors of larger matrices, see `multiply`.
+    """
+    if matrix.shape[-1] < SINGLE_THREAD_SIZE:
+        return _invert_root(np.asarray(np.linalg.cholesky(matrix), np.float64))
+    first = min(matrix.shape[-1] // 2, SINGLE_THREAD_SIZE - 1)
+    out = np.zeros_like(matrix)
+    upper = out[..., :first, :first] = _inverse_root(matrix[..., :first, :first])
+    with np.errstate(over="ignore", invalid="ignore"):
+        below = multiply(matrix[..., first:, :first], upper.swapaxes(-1, -2))
+        rest = matrix[..., first:, first:] - multiply(below, below.swapaxes(-1, -2))
+    lower = out[..., first:, first:] = _inverse_root(rest)
+    out[..., first:, :first] = multiply(-lower, multiply(below, upper))
+    return out
+
+
+def _invert_root(root: FloatArray) -> FloatArray:
     """Invert lower triangular matrices by halves, in a third of the time of full ones."""
     if root.shape[-1] <= 24:
         return np.asarray(np.linalg.inv(root), np.float64)
     half = root.shape[-1] // 2
     out = np.zeros_like(root)
-    upper = out[..., :half, :half] = _inverse_root(root[..., :half, :half])
-    lower = out[..., half:, half:] = _inverse_root(root[..., half:, half:])
+    upper = out[..., :half, :half] = _invert_root(root[..., :half, :half])
+    lower = out[..., half:, half:] = _invert_root(root[..., half:, half:])
     out[..., half:, :half] = -lower @ (root[..., half:, :half] @ upper)
     return out

@@ -212,6 +212,7 @@ def prior_draws(widths: tuple[int, ...], seed: int) -> tuple[FloatArray, ...]:
     )
 
 
+@lru_cache(maxsize=2048)
 def _draw_column(seed: int, layer: int, column: int, units: int) -> FloatArray:
     """Draw standard normal numbers for one input column of a layer.
 

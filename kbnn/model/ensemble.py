@@ -49,9 +49,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache, lru_cache
 from time import thread_time
 from typing import Final, NamedTuple, TypeVar
 
@@ -105,15 +106,27 @@ def fit_bins(z: FloatArray, encodable: FloatArray, outputs: int = 1) -> FloatArr
     count = count_bins(len(columns), outputs)
     if count < 2:
         return NO_BINS
-    return np.vstack([NO_BINS, *(_fit_column(z[:, j], int(j), count) for j in columns)])
+    x, shares = np.sort(z[:, columns], axis=0), np.linspace(0.0, 1.0, count + 1)
+    distinct = 1 + np.count_nonzero(x[1:] != x[:-1], axis=0)
+    known = np.all(np.isfinite(x), axis=0)
+    quantiles = np.quantile(x, shares, axis=0).T
+    parts = [NO_BINS]
+    for k, column in enumerate(columns.tolist()):
+        values = z[:, column]
+        if not known[k]:
+            values = values[np.isfinite(values)]
+            edges = np.unique(values)
+            edges = edges if len(edges) <= count + 1 else np.quantile(values, shares)
+        elif distinct[k] > count + 1:
+            edges = quantiles[k]
+        else:
+            edges = np.unique(values)
+        parts.append(_fit_column(values, column, edges))
+    return np.vstack(parts)
 
 
-def _fit_column(values: FloatArray, column: int, count: int) -> FloatArray:
-    """Fit the bins of one column: between its values if these are few, else between quantiles."""
-    values = values[np.isfinite(values)]
-    edges = np.unique(values)
-    if len(edges) > count + 1:
-        edges = np.quantile(values, np.linspace(0.0, 1.0, count + 1))
+def _fit_column(values: FloatArray, column: int, edges: FloatArray) -> FloatArray:
+    """Fit the bins of one column between edges: its values if these are few, else quantiles."""
     kept = edges[:1].tolist()
     for edge in edges[1:].tolist():
         if edge - kept[-1] >= MIN_BIN_WIDTH:
@@ -258,7 +271,7 @@ MARGIN_NATS: Final = 0.005
 MARGIN_ROWS: Final = 2048
 
 THREAD_ROWS: Final = 64
-"""Fewer rows take less time than starting threads."""
+"""Fewer rows take less time than waking a thread."""
 
 _PRIOR_SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
 
@@ -354,6 +367,16 @@ def prior_scales(variant: int) -> tuple[float, float]:
 _helpers = threading.local()
 
 
+@cache
+def _get_helpers() -> ThreadPoolExecutor:
+    """Return the threads that help callers of `map_members`; starting some per call is slow."""
+    return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="kbnn")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not exist in a forked process
+    os.register_at_fork(after_in_child=_get_helpers.cache_clear)
+
+
 def get_helper_seconds() -> float:
     """Return the processor time that `map_members` has spent in threads for the calling thread."""
     return float(getattr(_helpers, "seconds", 0.0))
@@ -361,17 +384,33 @@ def get_helper_seconds() -> float:
 
 def map_members(work: Callable[[T], U], members: Sequence[T], rows: int) -> list[U]:
     """Apply `work` to all members and return results in order; many rows are worth threads."""
-    if len(members) < 2 or rows < THREAD_ROWS:
+    cores = os.cpu_count() or 1
+    if len(members) < 2 or rows < THREAD_ROWS or cores < 2:
         return [work(member) for member in members]
+    results: dict[int, U] = {}
+    waiting = deque(enumerate(members))
 
-    def measure(member: T) -> tuple[U, float]:
+    def run_waiting() -> float:
+        """Work until nothing waits; return the processor time."""
         start = thread_time()
-        return work(member), thread_time() - start
+        while waiting:
+            try:
+                k, member = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                break
+            results[k] = work(member)
+        return thread_time() - start
 
-    with ThreadPoolExecutor(min(len(members), os.cpu_count() or 1)) as pool:
-        made = list(pool.map(measure, members))
-    _helpers.seconds = get_helper_seconds() + sum(seconds for _, seconds in made)
-    return [result for result, _ in made]
+    helpers = [_get_helpers().submit(run_waiting) for _ in range(min(len(members), cores) - 1)]
+    try:
+        run_waiting()
+    finally:  # a helper that has not begun is not needed any more
+        waiting.clear()
+        wait(helper for helper in helpers if not helper.cancel())
+    for helper in helpers:
+        if not helper.cancelled():
+            _helpers.seconds = get_helper_seconds() + helper.result()
+    return [results[k] for k in range(len(members))]
 
 
 def make_equal_weights(count: int) -> PoolWeights:

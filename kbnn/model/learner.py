@@ -437,13 +437,19 @@ class Learner:
         number = self.indicators[start : start + x.shape[1]] == 0.0
         return np.where(number, ~np.isnan(x), x != 0.0)
 
-    def _refit_scale(self, learned: LearnerState) -> tuple[LearnerState, LearnEvents | None]:
-        """Refit the scale if the stream has left it; return events if all rows were relearned."""
+    def _refit_scale(
+        self, learned: LearnerState, scheduled: bool
+    ) -> tuple[LearnerState, LearnEvents | None]:
+        """Refit the scale if the stream has left it; return events if all rows were relearned.
+
+        `scheduled` is false where a column outgrew its scale between the fixed row counts.
+        """
         t = self.task.scaled
         width = len(learned.columns) - t
         closely = self.settings.replay_ratio > 0
         fixed, rows = self.unscaled_columns[: t + width], learned.buffer.rows(width)
-        columns = scaler.refit_scale(learned.columns, fixed, closely, _select_last_rows(rows, t))
+        last = _select_last_rows(rows, t)
+        columns = scaler.refit_scale(learned.columns, fixed, closely, last, scheduled)
         old, new = scaler.get_scale(learned.columns), scaler.get_scale(columns)
         before_change, learned = learned, learned._replace(columns=columns)
         outputs = learned.members[0].config.outputs
@@ -453,7 +459,7 @@ class Learner:
             m.config.directions or len(b)
             for m, b in zip(learned.members, learned.bins, strict=True)
         )
-        if same and not (adapts and learned.seen <= DIRECTION_SEARCH_ROWS):
+        if same and not (scheduled and adapts and learned.seen <= DIRECTION_SEARCH_ROWS):
             return learned, None
         learned = learned._replace(changes=learned.changes + (not same))
         if len(rows.y) == learned.seen <= REPLAY_ROWS:  # no row was dropped
@@ -619,9 +625,11 @@ class Learner:
             learned = record_alarm(learned, events.alarms[-1])
         changes, spent = learned.changes, 0
         if refit == learned.seen or outgrown:
-            learned, restarted = self._refit_scale(learned)
+            learned, restarted = self._refit_scale(learned, scheduled=refit == learned.seen)
             if restarted is not None:
                 events = events._replace(alarms=restarted.alarms, restarted=True)
+                if refit != learned.seen:
+                    learned = _scale_backlog(learned, OUTGROWN_REPLAY_SHARE)
             spent = len(learned.buffer) if learned.changes > changes else 0
             if learned.seen >= ensemble.FIRST_CHECK_ROWS and refit == learned.seen:
                 learned = self._drop_costly_member(learned)
@@ -801,6 +809,10 @@ before them are still replayed."""
 CARRIED_INFORMATION_SHARE = 0.05
 """Share of the information kept after a large change of scale, see kbnn.model.replay."""
 
+OUTGROWN_REPLAY_SHARE = 0.5
+"""Share of the usual replay after a restart between the fixed row counts, because a column outgrew
+its scale. Rows from before matter less then, and the next restart is often near: more replay gains
+nothing, or loses where scales drift."""
 MAX_GROUPED_CLASSES = 16
 """Largest number of classes with group covariances. They lower the log-loss by 1 % with 12 classes;
 with 40 classes by a third of that, at eight times the run time."""
@@ -810,6 +822,12 @@ def _select_last_rows(rows: BufferedRows, targets: int) -> scaler.LastRows:
     """Take the last OUTLIER_ROWS buffered rows, from which outliers are detected."""
     y, x, trust = (part[-scaler.OUTLIER_ROWS :] for part in (rows.y, rows.x, rows.trust))
     return scaler.LastRows(np.hstack([y[:, :targets], x]), targets, trust >= 0.5)
+
+
+def _scale_backlog(learned: LearnerState, share: float) -> LearnerState:
+    """Multiply the number of rows that wait for replay."""
+    state = learned.replay_state
+    return learned._replace(replay_state=state._replace(backlog=share * state.backlog))
 
 
 def next_refit(seen: int) -> int:

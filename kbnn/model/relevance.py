@@ -38,7 +38,7 @@ from typing import Final
 import numpy as np
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.core.layout import layout_of
+from kbnn.core.layout import layout_of, multiply
 from kbnn.core.state import State
 
 MEASURED_ROWS: Final = 128
@@ -141,7 +141,7 @@ class _MeanNetwork:
             of_s, of_r = weights[:, :k], weights[:, k:]
             weights = (of_r + (of_s - of_r @ v) @ v.T) * gain
             shift = state.view[:, 1] / gain
-        self.sum = matrices[0][:, 0] + (self.x - shift) @ weights.T
+        self.sum = matrices[0][:, 0] + multiply(self.x - shift, weights.T)
         by_column = np.argsort(columns, kind="stable")
         ends = np.searchsorted(columns[by_column], np.arange(2 + int(np.max(columns, initial=-1))))
         self.inputs_of = [by_column[a:b] for a, b in itertools.pairwise(ends)]
@@ -160,5 +160,5 @@ class _MeanNetwork:
     def _run_rest(self, sums: FloatArray) -> FloatArray:
         """Return the outputs that follow from the sums into the first layer's units."""
         for matrix, function in zip(self.rest, self.functions, strict=True):
-            sums = matrix[:, 0] + function(sums) @ matrix[:, 1:].T
+            sums = matrix[:, 0] + multiply(function(sums), matrix[:, 1:].T)
         return sums

@@ -40,7 +40,7 @@ import numpy as np
 
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.core import kernel
-from kbnn.core.layout import invert_spd, layout_of
+from kbnn.core.layout import layout_of
 from kbnn.core.state import COUNT, State
 from kbnn.data.batch import Rows, pad_columns
 from kbnn.model.settings import REPLAY_ROWS
@@ -305,16 +305,33 @@ def remove_replayed_information(state: State) -> State:
 
 def keep_information(state: State, share: float) -> State:
     """Keep this share of the information beyond the prior: P^-1 <- P0^-1 + share (P^-1 - P0^-1)."""
-    layout = layout_of(state.config)
-    dense = layout.unpack_blocks(state.cov)
-    for index, order in enumerate(layout.block_positions):
-        prior = np.diag(1.0 / state.prior_var[order])
-        precision = invert_spd(dense[index])
-        if precision is None:
-            continue
-        wider = invert_spd(prior + (precision - prior) * share)
-        dense[index] = dense[index] if wider is None else wider
+    if share >= 1.0:
+        return state
+    layout, cov = layout_of(state.config), state.cov.copy()
+    prior_var = state.prior_var[np.concatenate(layout.block_positions)]
+    dims = np.array(layout.block_dims, dtype=np.int64)
+    if kernel.is_compiled():
+        kernel.keep_information(cov, prior_var, dims, share)
+    else:
+        blocks = np.split(cov, layout.block_offsets[1:])
+        for block, prior in zip(blocks, np.split(prior_var, np.cumsum(dims)[:-1]), strict=False):
+            keep_block_information(block, prior, share)
     prior = 1.0 / state.prior_var[layout.loose_positions]
-    precision = 1.0 / layout.loose_var(state.cov)
-    loose = 1.0 / (prior + (precision - prior) * share)
-    return state._replace(cov=layout.pack_blocks(dense, loose))
+    precision = 1.0 / layout.loose_var(cov)
+    layout.loose_var(cov)[:] = 1.0 / (prior + (precision - prior) * share)
+    return state._replace(cov=cov)
+
+
+def keep_block_information(block: FloatArray, prior_var: FloatArray, share: float) -> None:
+    """Keep a share of the information in a packed triangle, in place; numpy version of the kernel.
+
+    The result has the inverse share P^-1 + (1 - share) P0^-1: it is P/share after each weight was
+    measured once more, with the variance P0/(1 - share).
+    """
+    block /= share
+    at, other = np.triu_indices(len(prior_var))
+    for i, noise in enumerate((prior_var / (1.0 - share)).tolist()):
+        column = np.empty(len(prior_var))
+        column[at[other == i]] = block[other == i]
+        column[other[at == i]] = block[at == i]
+        block -= (column / (column[i] + noise))[at] * column[other]

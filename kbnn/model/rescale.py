@@ -33,6 +33,7 @@ from kbnn.core.layout import (
     Piece,
     invert_spd,
     layout_of,
+    multiply,
     pack_triangle,
     triangle_dimension,
     unpack_triangle,
@@ -174,7 +175,7 @@ def _carry_blocks(
     precision = invert_spd(cov)
     if precision is not None:
         prior = np.eye(len(a)) / var0[:, None]
-        data = share * (back.T @ (precision - prior) @ back)
+        data = share * multiply(multiply(back.T, precision - prior), back)
         new_cov = invert_spd(data + prior)
         if new_cov is not None:
             pull = share * ((_multiply_each(precision, mu) - mu0 / var0) @ back)
@@ -186,7 +187,7 @@ def _carry_blocks(
         each = [_carry_blocks(m, c, m0, v0, a, back, d, to, share) for m, c, m0, v0, to in parts]
         return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each])
     # A variance of zero (noise 0) has no precision: preserve the function.
-    kept = a @ cov @ a.T
+    kept = multiply(multiply(a, cov), a.T)
     return mu @ a.T + d, 0.5 * (kept + kept.swapaxes(1, 2))
 
 

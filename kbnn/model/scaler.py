@@ -309,12 +309,17 @@ def _is_scale_adequate(bulk: Bulk, column: FloatArray) -> bool:
 
 
 def refit_scale(
-    columns: FloatArray, fixed: FloatArray, closely: bool = False, last: LastRows | None = None
+    columns: FloatArray,
+    fixed: FloatArray,
+    closely: bool = False,
+    last: LastRows | None = None,
+    scheduled: bool = True,
 ) -> FloatArray:
     """Return statistics with a scale that fits the stream.
 
     `closely` halves the tolerance during the first rows. `last` are the last buffered rows, if any;
-    outliers among them are left out.
+    outliers among them are left out. A refit that is not `scheduled` is due to a column that seems
+    to have outgrown its scale; if only outliers have, all scales stay until the next scheduled one.
 
     A column that has outgrown its scale takes its recent mean and spread, and its count is reduced
     to the recent rows. If any column has left the scale in use, all columns are set to their
@@ -323,7 +328,10 @@ def refit_scale(
     new = columns.copy()
     if last is not None:
         leave_out_outliers(new, fixed, last)
-    for j in np.flatnonzero((new[:, RECENT_SQUARE] > OUTGROWN) & (fixed == 0.0)):
+    outgrown = (new[:, RECENT_SQUARE] > OUTGROWN) & (fixed == 0.0)
+    if not (scheduled or np.any(outgrown)):
+        return new
+    for j in np.flatnonzero(outgrown):
         column = new[j]
         if column[SCALE] > 0.0:
             spread = np.sqrt(max(column[RECENT_SQUARE] - column[RECENT] ** 2, 1.0))

@@ -311,9 +311,9 @@ def test_no_name_is_the_best_instruction_set() -> None:
     assert _kernel.instruction_set() == best
 
 
-@pytest.mark.parametrize(("inputs", "suited"), [(4, "avx2"), (20, "avx512")])
-def test_small_joint_blocks_run_in_vectors_of_four_unless_told_otherwise(
-    inputs: int, suited: str
+@pytest.mark.parametrize(("inputs", "suited"), [(4, ("avx2", "avx512")), (20, ("avx512",))])
+def test_only_small_joint_blocks_may_run_in_vectors_of_four_unless_told_otherwise(
+    inputs: int, suited: tuple[str, ...]
 ) -> None:
     if available()[0] != "avx512":
         pytest.skip("this machine has no vectors of eight")
@@ -324,7 +324,7 @@ def test_small_joint_blocks_run_in_vectors_of_four_unless_told_otherwise(
         assert _kernel.use_instruction_set(name)
         found[name] = kernel.learn_arrays(init(config), data.x, data.y)[0].mean.tobytes()
     assert found["avx2"] != found["avx512"]
-    assert found[""] == found[suited]
+    assert found[""] in [found[name] for name in suited]
 
 
 def test_an_unknown_instruction_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

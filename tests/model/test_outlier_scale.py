@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -132,3 +134,19 @@ def test_cutting_and_saving_change_no_bit_where_outliers_are_left_out() -> None:
     second = restored(first)
     second.learn(slice_rows(all_rows, 256, 700))
     assert differences(whole, second) == []
+
+
+def test_if_only_outliers_outgrew_a_scale_all_scales_wait_for_the_scheduled_refit() -> None:
+    rng = np.random.default_rng(4)
+    values = rng.standard_normal((64, 2))
+    columns = scaler.fit_scaler(values)
+    values[::8, 0] = 500.0
+    columns[0, [RECENT, RECENT_SQUARE]] = 1.0, scaler.OUTGROWN + 0.5
+    columns[1, SQUARES] *= 1.5  # a scale that a scheduled refit changes
+    refit = partial(scaler.refit_scale, columns, np.zeros(2), False)
+    waiting, moved = (refit(looked_at(values), scheduled=each) for each in (False, True))
+    assert np.array_equal(waiting[:, [CENTER, SCALE]], columns[:, [CENTER, SCALE]])
+    assert waiting[0, RECENT_SQUARE] == 1.0
+    assert moved[1, SCALE] > columns[1, SCALE]
+    wider = refit(looked_at(40.0 * rng.standard_normal((64, 2))), scheduled=False)
+    assert np.all(wider[:, SCALE] > columns[:, SCALE])

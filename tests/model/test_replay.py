@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn.core import reference
+from kbnn.core import kernel, reference
 from kbnn.core.config import Config, Covariance
 from kbnn.core.input_moments import leading_directions
 from kbnn.core.kernel import learn, open_session
@@ -475,6 +475,19 @@ def test_kept_information_is_a_share_of_that_beyond_the_prior() -> None:
             assert gained[1] == pytest.approx(0.25 * gained[0], abs=1e-6)
         assert np.array_equal(kept.mean, learned.mean)
         assert np.array_equal(replay.keep_information(learned, 1.0).mean, learned.mean)
+
+
+def test_kernel_and_numpy_keep_the_same_information(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not kernel.is_compiled():
+        pytest.skip("the kernel is not built")
+    state = init(Config(13, hidden=(30,), covariance="group"), 1)
+    x = np.random.default_rng(0).standard_normal((200, 13))
+    state, _ = learn(state, x, np.sin(x[:, :1]))
+    kept = replay.keep_information(state, 0.3)
+    monkeypatch.setattr(kernel, "is_compiled", lambda: False)
+    assert np.array_equal(replay.keep_information(state, 0.3).cov, kept.cov)
+    with pytest.raises(ValueError, match="prior variance"):
+        kernel.keep_information(state.cov.copy(), np.ones(3), np.array([2]), 0.5)
 
 
 def test_only_the_network_without_replay_forgets_and_gradual_changes_are_followed() -> None:
