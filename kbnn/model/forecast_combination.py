@@ -622,7 +622,7 @@ class ForecastCombiner:
 
     def _distrust_network(self, var: FloatArray, error_var: FloatArray) -> FloatArray:
         """Return the network's squared errors (n, S), more where its variance is unusual."""
-        excess = np.maximum(_divide(var, self._usual_var, 1.0), 1.0)
+        excess = np.maximum(_divide(var, np.array(self._usual_var), 1.0), 1.0)
         return np.asarray(np.minimum(error_var * excess**UNCERTAIN_POWER, _LARGEST**2))
 
     def _scale_naive_error(self, at: IntArray, place: IntArray, best_var: FloatArray) -> FloatArray:
@@ -785,7 +785,7 @@ def _compute_drift(
         rows = count * unit
         drift = np.where(np.isnan(drift), (last - look_up(rows)) / rows, drift)
         count //= 2
-    return np.nan_to_num(drift)
+    return np.asarray(np.nan_to_num(drift))
 
 
 def _compute_naive_errors(values: FloatArray, rows: int, season: int) -> FloatArray:

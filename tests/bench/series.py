@@ -46,6 +46,7 @@ class StepScores(NamedTuple):
     rmse: Floats
     coverage: Floats
     score: Floats
+    coverage_error: Floats  # standard error of the coverage
 
 
 def measure_one_step(series: Series, folder: str) -> tuple[float, float, float, float]:
@@ -121,7 +122,7 @@ def compare_peers(series: Series) -> dict[str, PeerResult]:
     y, season = series.values, max(1, series.season)
     rows = len(y)
     places = np.unique(np.linspace(max(60, rows // 2), rows - HORIZON, PEER_ORIGINS).astype(int))
-    scale = float(np.mean(np.abs(y[season : places[0]] - y[: places[0] - season])))
+    scale = float(np.nanmean(np.abs(y[season : places[0]] - y[: places[0] - season])))
     results, model, done = {}, kbnn.Model("value"), 0
     is_known = np.isfinite(y)  # the peers need values without gaps
     known = np.interp(np.arange(rows), np.flatnonzero(is_known), y[is_known])
@@ -194,9 +195,19 @@ def score_steps(
                 _rmse(mean[:, h], truth) / best,
                 float(np.mean(inside[np.isfinite(truth)])),
                 _interval_score(lower[:, h], upper[:, h], truth) / best_score,
+                _estimate_error(inside[np.isfinite(truth)], step, places),
             )
         )
     return StepScores(*np.array(found).T)
+
+
+def _estimate_error(inside: Any, step: int, places: Any) -> float:
+    """Return the standard error of a coverage; forecasts from close origins miss together."""
+    gap, n = inside - np.mean(inside), len(inside)
+    reach = min(n - 1, 1 + int(step / np.median(np.diff(places))))
+    terms = [np.sum(gap[k:] * gap[: n - k]) * (2.0 - (k == 0)) for k in range(reach + 1)]
+    weights = 1.0 - np.arange(reach + 1) / (reach + 1)
+    return float(np.sqrt(max(weights @ terms, 0.0)) / n)
 
 
 def _rmse(made: Floats, truth: Floats) -> float:
@@ -223,7 +234,7 @@ def print_forecasts(chosen: list[Series]) -> list[str]:
             frozen = forecast_frozen(series, folder)
             every.append((rows, one, learning, *frozen))
             print(f"{series.name:18}{series.role[:3]:>4}{rows:6}  {one:8.3f} {seconds:6.1f}  "
-                  + "  ".join(map(_join, (*learning, *frozen))), flush=True)  # fmt: skip
+                  + "  ".join(map(_join, (*learning[:3], *frozen))), flush=True)  # fmt: skip
     missed += _check(every)
     return missed
 
@@ -236,7 +247,7 @@ def _check(every: list[tuple[int, float, StepScores, Floats, Floats]]) -> list[s
     """Return the limits that are missed."""
     one = np.array([each[1] for each in every])
     long = np.array([each[0] >= LONG_ROWS for each in every])
-    rmse, cover, score = (np.stack([each[2][k] for each in every]) for k in range(3))
+    rmse, cover, score, error = (np.stack([each[2][k] for each in every]) for k in range(4))
     frozen = np.stack([each[4] for each in every])
     worst = rmse[long, 1:].max(initial=0.0)
     checks = {
@@ -253,6 +264,9 @@ def _check(every: list[tuple[int, float, StepScores, Floats, Floats]]) -> list[s
     mean = np.exp(np.mean(np.log(rmse), axis=0))
     print(f"geometric mean: one step {np.exp(np.mean(np.log(one))):.3f}, steps {_join(mean)}, "
           f"score {_join(np.exp(np.mean(np.log(score), axis=0)))}")  # fmt: skip
+    near = (cover[long] >= 0.83 - 2.0 * error[long]) & (cover[long] <= 0.95 + 2.0 * error[long])
+    print(f"one step at most .1 % above the naive on {np.mean(one <= 1.001):.0%}; bands of long "
+          f"series within two standard errors of .83-.95 on {np.mean(near):.0%}")  # fmt: skip
     for text, kept in checks.items():
         print(("  ok     " if kept else "  MISSED ") + text)
     return [text for text, kept in checks.items() if not kept]
