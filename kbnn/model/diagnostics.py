@@ -19,7 +19,7 @@ import numpy as np
 
 from kbnn.array_types import FloatArray
 from kbnn.core.jacobian import Sensitivity, compute_sensitivity
-from kbnn.core.kernel import open_session
+from kbnn.core.kernel import Session, open_session
 from kbnn.core.layout import layout_of
 from kbnn.data.batch import GAP_ROWS, longest_usual_gap, pad_columns
 from kbnn.data.clock import format_times
@@ -428,18 +428,27 @@ def get_displayed_scales(model: OnlineModel) -> TargetScale:
 
 
 def list_model_noise(model: OnlineModel) -> list[float]:
-    """List the noise sd of each target in its units; empty where there is none."""
+    """List the noise sd of each target in its units; empty where there is none.
+
+    Of an ensemble, it is that of the network with the largest weight.
+    """
     if model.is_warming_up:
         return []
-    member = model.learner_state.members[0]
+    member = _get_leading_network(model)
     scales = _get_target_scale(model).scale.tolist()
     return list_noise_sds(model.task, member.noise, member.config.noise, scales)
+
+
+def _get_leading_network(model: OnlineModel) -> Session:
+    """Return the network of an ensemble with the largest weight."""
+    learned = model.learner_state
+    return learned.members[int(np.argmax(learned.pool.weight))]
 
 
 def list_displayed_noise(model: OnlineModel) -> list[float]:
     """List the noise of each target as shown to users, see `TargetType.displayed_noise`."""
     if model.is_warming_up:
         return []
-    member, calibration = model.learner_state.members[0], model.learner_state.calibration
+    member, calibration = _get_leading_network(model), model.learner_state.calibration
     scaled = _get_target_scale(model)
     return model.task.displayed_noise(member.noise, member.config.noise, scaled, calibration)

@@ -15,7 +15,7 @@ known, so that all errors are of forecasts as made then. E_c,h is the mean squar
 candidate c at step h, discounted by 2^(-age/500 rows) and pooled over h +- 3 steps. The combined
 forecast is
 
-    w_c ~ E_c,h^-6,   m = sum_c w_c f_c,   v = sum_c w_c (s_c^2 + (f_c - m)^2).
+    w_c ~ E_c,h^-6,   m = sum_c w_c f_c,   v = sum_c u_c (s_c^2 + (f_c - m)^2),   u_c ~ w_c^1.5.
 
 Where the variance of the network's path is more than ten times the typical one of one step, as
 after a drift alarm, its E is multiplied by a power of the excess.
@@ -35,7 +35,7 @@ origins, where both miss the same shocks. v is a geometric mean of both, whose w
 falls from 1/2 with the number of past errors. The network's variance follows the conditions of the
 path: it is a multiple, learned by step, of the mean one-step variance along the path, limited to
 four times the squared error of f_b. The sd is scaled so that 90 % intervals hold: by the 90 %
-quantile of the past |error|/sd at this step. Its histogram starts with eighty errors that are
+quantile of the past |error|/sd at this step. Its histogram starts with sixty errors that are
 distributed as those of f_b at all rows, over their root mean square, and as a Gaussian until
 there are some. Where a series is volatile at times, v is multiplied by a power of the mean squared
 error of one step of late, over that in the longer run.
@@ -85,6 +85,8 @@ from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 
 COMBINED_STEPS: Final = 48
 """Steps whose errors are recorded; later steps use the weights of the last one."""
+TREND: Final = 3
+"""Index of the candidate that follows the drift."""
 DRIFT_ROWS: Final = 48
 """Rows over which the drift of a series is a mean; one season if it is longer."""
 ERROR_HALF_LIFE_ROWS: Final = 500.0
@@ -122,9 +124,13 @@ NETWORK_VAR_LIMIT: Final = 4.0
 """Limit of the network's variance, in squared errors of the best naive candidate."""
 OWN_PRIOR_ERRORS: Final = 40.0
 """Weight of the candidates' variance against past errors of the combined forecast."""
+SCALED_ERRORS: Final = 10.0
+"""Past errors at which the scaled errors of a naive candidate have half their first weight."""
+SPREAD_POWER: Final = 1.5
+"""Power of the weights in the variance: candidates that hardly count do not widen bands."""
 PRIOR_GROWTH_STEPS: Final = 24
 """Steps over which the prior squared error grows as that of a random walk."""
-WIDTH_PRIOR_ERRORS: Final = 80.0
+WIDTH_PRIOR_ERRORS: Final = 60.0
 """Weight of the prior distribution of |error|/sd, in past errors."""
 SHAPE_PRIOR_ERRORS: Final = 30.0
 """Weight of a Gaussian in that prior distribution, in independent errors of a naive candidate."""
@@ -607,13 +613,15 @@ class ForecastCombiner:
         error_var = np.concatenate((network_var[:, None], naive_var), axis=1)
         gap = np.where(usable, np.clip(paths.mean - mean[:, None], -_LARGEST, _LARGEST), 0.0)
         far = np.clip(steps, COMBINED_STEPS, MAX_GROWING_STEPS) / COMBINED_STEPS
-        raw_var = np.sum(weights * (error_var + gap**2), axis=1)
+        spread = weights**SPREAD_POWER
+        spread /= np.maximum(np.sum(spread, axis=1, keepdims=True), _SMALLEST_SHARE)
+        raw_var = np.sum(spread * (error_var + gap**2), axis=1)
         past = np.where(has_naive, self._past_errors[at], 0.0)
         raw_var = (past * self._past_var[at] + OWN_PRIOR_ERRORS * raw_var) / (
             past + OWN_PRIOR_ERRORS
         )
         scaled_var = np.where(has_naive, self._scale_naive_error(at, place, best_var), raw_var)
-        share = 0.5 * OWN_PRIOR_ERRORS / (past + OWN_PRIOR_ERRORS)
+        share = 0.5 * SCALED_ERRORS / (past + SCALED_ERRORS)
         raw_var = raw_var ** (1.0 - share) * scaled_var**share
         lately = self._volatility ** (VOLATILITY_POWER * np.exp((1.0 - steps) / VOLATILITY_STEPS))
         raw = np.sqrt(raw_var * lately * far**self._growth_power)
@@ -623,7 +631,8 @@ class ForecastCombiner:
     def _distrust_network(self, var: FloatArray, error_var: FloatArray) -> FloatArray:
         """Return the network's squared errors (n, S), more where its variance is unusual."""
         excess = np.maximum(_divide(var, np.array(self._usual_var), 1.0), 1.0)
-        return np.asarray(np.minimum(error_var * excess**UNCERTAIN_POWER, _LARGEST**2))
+        factor = np.minimum(excess**UNCERTAIN_POWER, _LARGEST)
+        return np.asarray(np.minimum(error_var, _LARGEST) * factor)
 
     def _scale_naive_error(self, at: IntArray, place: IntArray, best_var: FloatArray) -> FloatArray:
         """Return the squared errors of the best naive candidate, times the gain at origins (n, S).
@@ -638,7 +647,7 @@ class ForecastCombiner:
         )
         independent = np.minimum(_divide(self._past_errors[at], number[:, 0]), 1.0)
         best_var = np.where(np.isfinite(best_var), best_var, 0.0)
-        prior = OWN_PRIOR_ERRORS * best_var
+        prior = PRIOR_ERRORS * best_var
         ratio = _divide(
             independent * self._combined_square[at] + prior, independent * square[:, 0] + prior, 1.0
         )

@@ -30,6 +30,7 @@ from kbnn.model import ensemble, scaler
 from kbnn.model.forecast_combination import (
     COMBINED_STEPS,
     MAX_GROWING_STEPS,
+    TREND,
     CalibrationOptions,
     CandidatePaths,
     CombinedForecast,
@@ -198,16 +199,28 @@ class NetworkPath:
         self._end = width
         self._base = np.array([history.last[0] for history in histories])
         self._low, self._high = _compute_path_range(histories)
+        stored = max((len(history.values) for history in histories), default=0)
+        self._rows_seen = max(network.errors.rows.item(0), float(stored), 1.0)
 
     @property
     def base(self) -> FloatArray:
         """The last target or forecast (n,), from which changes are predicted."""
         return self._base
 
-    def limit_candidates(self, paths: CandidatePaths) -> CandidatePaths:
-        """Limit candidates to the range of the path."""
+    def limit_candidates(self, paths: CandidatePaths, first_step: int = 1) -> CandidatePaths:
+        """Limit candidates of steps from `first_step` on to the range of the path.
+
+        A trend may go on: after n rows, the candidate that follows it may leave the range seen by
+        the share h/n of its width at step h.
+        """
         low, high = self._low[:, None, None], self._high[:, None, None]
-        return paths._replace(mean=np.clip(paths.mean, low, high))
+        mean = np.clip(paths.mean, low, high)
+        ahead = first_step + np.arange(mean.shape[2])
+        ahead = ahead / (self._rows_seen * RANGE_MARGIN_SHARE)
+        margin = (high - low)[:, 0] * RANGE_MARGIN_SHARE / (1.0 + 2.0 * RANGE_MARGIN_SHARE)
+        more = margin * np.maximum(ahead - 1.0, 0.0)
+        mean[:, TREND] = np.clip(paths.mean[:, TREND], low[:, 0] - more, high[:, 0] + more)
+        return paths._replace(mean=mean)
 
     @property
     def known_targets(self) -> FloatArray:
@@ -382,7 +395,10 @@ class HorizonPath:
         self._network, self._histories = network, histories
         self._path = NetworkPath(network, histories)
         self._known = self._path.known_targets
-        self._combiner = network.errors.open_combiner()
+        errors = network.errors
+        if not errors.naive_number.any():  # during the warm-up
+            errors = errors.resolve_pending(self._known[0], network.season)
+        self._combiner = errors.open_combiner()
         self._step = 0
         self._function_var, self._noise_var = np.zeros((2, len(histories)))
         self._others = _find_other_places(network.schema)
@@ -411,7 +427,7 @@ class HorizonPath:
             given = np.isfinite(rows.x[:, self._others]).any(axis=1)
             candidates.mean[given, 1:] = np.nan
         share = np.divide(self._function_var, var, out=np.zeros_like(var), where=var > 0.0)
-        return first, path.limit_candidates(candidates), share
+        return first, path.limit_candidates(candidates, self._step), share
 
     def forecast_step(self, rows: Rows) -> Forecast:
         """Forecast the next row of each history (n rows, whose targets are not used)."""

@@ -311,7 +311,8 @@ class UnlearnedRowNotices:
             return None
         self._reported_dropped = True
         return (
-            f"the target had the same value in more than {MAX_HELD_ROWS} rows: only the last "
+            f"the target, or its change from row to row, was the same in more than {MAX_HELD_ROWS} "
+            "rows: only the last "
             f"{MAX_HELD_ROWS} of them are learned, the others count as rejected (--task "
             "classification learns all of them)"
         )

@@ -20,7 +20,7 @@ from kbnn.data.number_format import NumberMarks, format_mark
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.schema import Column, Schema
 from kbnn.data.sources import expand_paths
-from kbnn.data.time_series import LAGS_OFF
+from kbnn.data.time_series import LAGS_OFF, NONE_KNOWN
 from kbnn.errors import KbnnError, UsageError
 from kbnn.fleet.fleet import FLEET_DEFAULTS
 from kbnn.fleet.store import MODELS_FILE, is_fleet
@@ -182,6 +182,9 @@ def _list_column_options(
             [lag.name for lag in schema.lags if not lag.optional],
             _lag_names(stated.lags, schema),
         )
+    if stated.known_ahead:
+        none_known = stated.known_ahead == (NONE_KNOWN,)
+        yield "--known-ahead", schema.known_ahead, () if none_known else stated.known_ahead
     if stated.input_sd and not schema.get_names("input_sd"):
         yield "--input-sd", (), ("yes",)
 

@@ -281,3 +281,43 @@ def test_paths_may_leave_the_range_seen_by_a_quarter() -> None:
     reach = 20.0 * recursive_forecast.RANGE_MARGIN_SHARE
     assert reach > 0.0
     assert (low[0], high[0]) == (10.0 - reach, 30.0 + reach)
+
+
+def test_a_trend_goes_on_beyond_the_range_seen() -> None:
+    rng = np.random.default_rng(2)
+    months = np.datetime64("2000-01") + np.arange(240)
+    model = kbnn.train(
+        {
+            "month": months.astype(str),
+            "y": 100.0 + 2.0 * np.arange(240) + 2.0 * rng.normal(size=240),
+        }
+    )
+    made = model.forecast(400)
+    truth = 100.0 + 2.0 * np.arange(240, 640)
+    for step in (24, 96, 200, 400):
+        assert abs(made.mean[step - 1] - truth[step - 1]) < 3.0 * made.sd[step - 1], step
+    assert np.all(made.sd < 100.0)
+
+
+def test_an_exact_line_is_continued() -> None:
+    hours = np.datetime64("2024-01-01T00:00") + np.arange(600).astype("timedelta64[h]")
+    model = kbnn.train({"time": hours, "y": 2.5 * np.arange(600)})
+    np.testing.assert_allclose(model.forecast(24).mean, 2.5 * np.arange(600, 624), rtol=1e-9)
+
+
+def test_bands_are_narrow_where_the_network_is_far_better_than_naive_forecasts() -> None:
+    rng = np.random.default_rng(5)
+    t = np.arange(2400)  # no season of the clock
+    y = 10.0 * np.sin(2 * np.pi * t / 17.3) + 5.0 * np.sin(2 * np.pi * t / 5.1)
+    y += 0.1 * rng.normal(size=len(t))
+    hours = np.datetime64("2024-01-01T00:00") + t.astype("timedelta64[h]")
+    model, error, sd = kbnn.Model("y"), [], []
+    model.learn({"time": hours[:1500], "y": y[:1500]})
+    for place in range(1500, 2350, 50):
+        made = model.forecast(12)
+        error.append(made.mean - y[place : place + 12])
+        sd.append(made.sd)
+        model.learn({"time": hours[place : place + 50], "y": y[place : place + 50]})
+    rmse, width = np.sqrt(np.mean(np.square(error), axis=0)), np.mean(sd, axis=0)
+    assert np.all(rmse < 1.0)  # the last value misses by 8
+    assert np.all(width < 2.5 * rmse + 0.2), (rmse, width)

@@ -149,3 +149,21 @@ def test_what_cannot_be_known_ahead(
     ran = command("train", path, "-m", tmp_path / "m.npz", *options)
     assert ran.code != 0
     assert sentence in ran.err
+
+
+def test_known_ahead_must_agree_with_a_model_that_is_continued(tmp_path: Path) -> None:
+    model, _ = train(tmp_path)
+    rows = write(tmp_path / "more.csv", range(KNOWN, ROWS))
+    ran = command("train", rows, "-m", model, "--known-ahead", "heat")
+    assert ran.code == 2
+    assert "--known-ahead heat contradicts" in ran.err
+    model, _ = train(tmp_path, "--known-ahead", "heat")
+    assert command("train", rows, "-m", model, "--known-ahead", "heat").code == 0
+    model, _ = train(tmp_path, "--known-ahead", "none")
+    assert command("train", rows, "-m", model, "--known-ahead", "none").code == 0
+
+
+def test_the_noise_is_that_of_the_network_that_counts(tmp_path: Path) -> None:
+    model, _ = train(tmp_path)  # the load follows heat an hour ago, with a noise of .1
+    found = json.loads(command("inspect", model, "--json").out)
+    assert found["noise_sd"]["load"] < 0.5
