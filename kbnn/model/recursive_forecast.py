@@ -215,8 +215,8 @@ class NetworkPath:
         """
         low, high = self._low[:, None, None], self._high[:, None, None]
         mean = np.clip(paths.mean, low, high)
-        ahead = first_step + np.arange(mean.shape[2])
-        ahead = ahead / (self._rows_seen * RANGE_MARGIN_SHARE)
+        steps = first_step + np.arange(mean.shape[2])
+        ahead = steps / (self._rows_seen * RANGE_MARGIN_SHARE)
         margin = (high - low)[:, 0] * RANGE_MARGIN_SHARE / (1.0 + 2.0 * RANGE_MARGIN_SHARE)
         more = margin * np.maximum(ahead - 1.0, 0.0)
         mean[:, TREND] = np.clip(paths.mean[:, TREND], low[:, 0] - more, high[:, 0] + more)

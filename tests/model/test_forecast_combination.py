@@ -270,6 +270,32 @@ def test_bands_and_weights_resist_a_network_that_is_suddenly_unsure() -> None:
     assert np.all(unsure.sd < 2.5 * usual.sd)
 
 
+def test_candidates_that_hardly_count_do_not_widen_bands() -> None:
+    rng = np.random.default_rng(0)
+    _, made = simulate(rng.normal(size=(30, 4)) * [0.05, 3.0, 3.0, 3.0])
+    assert made[-1].weights[0, 1, 5] == pytest.approx(0.013, abs=0.002)
+    assert made[-1].sd[0, 5] < 0.4  # 0.45 with the weights of the mean
+
+
+def test_the_network_cannot_widen_bands_far_beyond_naive_errors() -> None:
+    rng = np.random.default_rng(9)
+    y = 100.0 + np.cumsum(rng.normal(size=900))
+    naive = np.column_stack((y[:-1], np.full((899, 2), np.nan)))
+    state, _ = StepErrors.create().learn_one_step(
+        0.5 * (y[:-1] + y[1:]), np.full(899, 0.5), naive, y[1:], OPTIONS
+    )
+    for row in range(60, 850, 12):  # the network knows the future well
+        state = state.advance(row - int(state.rows[0])).resolve_pending(y[: row + 1], 0)
+        mean = np.full((1, 4, COMBINED_STEPS), np.nan)
+        mean[:, 0] = y[row + 1 : row + 49] + 0.3 * rng.normal(size=COMBINED_STEPS)
+        mean[:, 1] = y[row]
+        paths = CandidatePaths(mean, np.full((1, COMBINED_STEPS), 0.25))
+        state = state.add_origin(paths, state.open_combiner().combine(paths, calibrated=False))
+    unsure = state.open_combiner().combine(paths._replace(var=1e3 * paths.var))
+    assert unsure.weights[0, 0, 5] > 0.8
+    assert unsure.sd[0, 5] < 6.0**0.5  # the root mean square of naive errors
+
+
 def test_bands_start_from_the_shape_of_naive_errors() -> None:
     rng = np.random.default_rng(10)
     heavy = np.cumsum(np.where(rng.random(900) < 0.02, 10.0, 0.3) * rng.normal(size=900))

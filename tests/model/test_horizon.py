@@ -286,13 +286,8 @@ def test_paths_may_leave_the_range_seen_by_a_quarter() -> None:
 def test_a_trend_goes_on_beyond_the_range_seen() -> None:
     rng = np.random.default_rng(2)
     months = np.datetime64("2000-01") + np.arange(240)
-    model = kbnn.train(
-        {
-            "month": months.astype(str),
-            "y": 100.0 + 2.0 * np.arange(240) + 2.0 * rng.normal(size=240),
-        }
-    )
-    made = model.forecast(400)
+    y = 100.0 + 2.0 * np.arange(240) + 2.0 * rng.normal(size=240)
+    made = kbnn.train({"month": months.astype(str), "y": y}).forecast(400)
     truth = 100.0 + 2.0 * np.arange(240, 640)
     for step in (24, 96, 200, 400):
         assert abs(made.mean[step - 1] - truth[step - 1]) < 3.0 * made.sd[step - 1], step
