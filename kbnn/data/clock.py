@@ -78,7 +78,7 @@ class Clock:
     def months_per_step(self) -> int:
         """Whole months between two rows, 0 if the step is not a whole number of months."""
         months = round(self.step / MONTH_SECONDS)
-        return months if months and abs(self.step / MONTH_SECONDS - months) < 0.1 * months else 0
+        return months if months and abs(self.step / MONTH_SECONDS - months) < 0.05 * months else 0
 
     @property
     def season_steps(self) -> int:

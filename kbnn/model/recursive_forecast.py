@@ -210,7 +210,7 @@ class NetworkPath:
     def limit_candidates(self, paths: CandidatePaths, first_step: int = 1) -> CandidatePaths:
         """Limit candidates of steps from `first_step` on to the range of the path.
 
-        A trend may go on: after n rows, the candidate that follows it may leave the range seen by
+        A trend may continue: after n rows, the candidate that follows it may leave the range seen by
         the share h/n of its width at step h.
         """
         low, high = self._low[:, None, None], self._high[:, None, None]

@@ -53,6 +53,7 @@ CALENDARS = {
     "epoch": ([str(1704243600 + 3600 * k) for k in range(ROWS)], ["1704459600", "1704463200"]),
     "days": (list_days(date(2024, 1, 3), 1, "%d.%m.%Y"), ["03.03.2024", "04.03.2024"]),
     "weeks": (list_days(date(2023, 1, 6), 7, "%d %b %Y"), ["01 Mar 2024", "08 Mar 2024"]),
+    "four weeks": (list_days(date(2020, 1, 1), 28, "%Y-%m-%d"), ["2024-08-07", "2024-09-04"]),
     "business days": (list_weekdays("%m/%d/%Y"), ["01/08/2024", "01/09/2024"]),
     "months": (list_months("%b %Y"), ["Jan 2015", "Feb 2015"]),
     "month ends": (list_months("%d/%m/%Y", end=True), ["31/01/2015", "28/02/2015"]),
