@@ -210,8 +210,8 @@ class NetworkPath:
     def limit_candidates(self, paths: CandidatePaths, first_step: int = 1) -> CandidatePaths:
         """Limit candidates of steps from `first_step` on to the range of the path.
 
-        A trend may continue: after n rows, the candidate that follows it may leave the range seen by
-        the share h/n of its width at step h.
+        A trend may continue: after n rows, the candidate that follows it may leave the range seen
+        by the share h/n of its width at step h.
         """
         low, high = self._low[:, None, None], self._high[:, None, None]
         mean = np.clip(paths.mean, low, high)
