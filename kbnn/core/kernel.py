@@ -282,6 +282,24 @@ def keep_information(cov: FloatArray, prior_var: FloatArray, dims: IntArray, sha
     _kernel.keep_information(cov, prior_var, dims, share)
 
 
+def learn_series(
+    state: tuple[FloatArray, ...],
+    rules: FloatArray,
+    constants: FloatArray,
+    y: FloatArray,
+    steps: int,
+) -> FloatArray:
+    """Run the compiled version of kbnn.core.series_models.learn_series, in place."""
+    return _kernel.learn_series(tuple(state), rules, constants, y, steps)
+
+
+def forecast_series(
+    state: tuple[FloatArray, ...], rules: FloatArray, constants: FloatArray, steps: int
+) -> FloatArray:
+    """Run the compiled version of kbnn.core.series_models.forecast_series."""
+    return _kernel.forecast_series(tuple(state), rules, constants, steps)
+
+
 def update_constant(
     sums: FloatArray, y: FloatArray, weight: FloatArray, limit: float
 ) -> FloatArray:

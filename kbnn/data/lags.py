@@ -13,11 +13,12 @@ import re
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kbnn.array_types import FloatArray
+from kbnn.core.series_models import SeriesState, learn_series
 from kbnn.errors import UsageError
 
 MAX_LAGS: Final = 64
@@ -74,9 +75,13 @@ def _parse_lag(column: str | None, item: str) -> LagSpec:
 
 
 class History:
-    """The last rows that lags need, and the last value and the range of each target."""
+    """The last rows that lags need, the last value and the range of each target, and series models.
 
-    def __init__(self, columns: int, targets: int) -> None:
+    The first target is learned by statistical models (`series`), unless they are left out.
+    """
+
+    def __init__(self, columns: int, targets: int, series: SeriesState | None = None) -> None:
+        self.series = series
         self.time = np.zeros((0, 2))
         self.values = np.zeros((0, columns))
         self.last = np.full(targets, np.nan)
@@ -86,14 +91,19 @@ class History:
     def copy(self) -> History:
         """Return an independent copy."""
         other = History(self.values.shape[1], len(self.last))
-        other.__dict__.update({name: array.copy() for name, array in self.__dict__.items()})
+        other.__dict__.update({name: array.copy() for name, array in self.arrays().items()})
+        other.series = self.series
         return other
 
-    def mark(self) -> dict[str, FloatArray]:
+    def arrays(self) -> dict[str, FloatArray]:
+        """Return all but the series models, by name."""
+        return {name: part for name, part in self.__dict__.items() if name != "series"}
+
+    def mark(self) -> dict[str, Any]:
         """Return a mark with which `reset` drops all rows appended later."""
         return dict(self.__dict__)
 
-    def reset(self, mark: dict[str, FloatArray]) -> None:
+    def reset(self, mark: dict[str, Any]) -> None:
         """Go back to a mark; valid because arrays are replaced and never modified in place."""
         self.__dict__.update(mark)
 
@@ -105,6 +115,8 @@ class History:
         self.values = np.concatenate((self.values, values))
         start = window.find_start(self.time[:, 0])
         self.time, self.values = self.time[start:], self.values[start:]
+        if self.series is not None:
+            self.series, _ = learn_series(self.series, y[:, 0])
         self.last, self.low, self.high = self.last.copy(), self.low.copy(), self.high.copy()
         for at, column in enumerate(y.T):
             seen = column[np.isfinite(column)]

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import FloatArray
+from kbnn.core.series_models import MODELS, SeriesState, learn_series
 from kbnn.data.batch import Rows
 from kbnn.data.clock import DAY_SECONDS, Clock, make_unique_name, mark_holidays
 from kbnn.data.csv_records import missing_column_error
@@ -75,10 +76,14 @@ class Timeline:
         season = 0 if schema.clock is None else schema.clock.season_steps
         self.season = season if season < self.lag_window.rows else 0
         """Rows per season; 0 without one, or if it is longer than the history."""
+        is_number = len(self._targets) == 1 and not schema.classes
+        self.has_series_models = is_number and self._targets[0] in self.columns
+        """Whether statistical models learn the target: a number that has lags."""
 
     def make_history(self) -> History:
         """Return an empty history."""
-        return History(len(self.columns), len(self._targets))
+        series = SeriesState.create(self.season) if self.has_series_models else None
+        return History(len(self.columns), len(self._targets), series)
 
     def make_history_like(self, history: History) -> History:
         """Return a history without rows that keeps the ranges of another."""
@@ -111,13 +116,27 @@ class Timeline:
         x[:, self.hidden_places] = np.nan
         return LaggedBatch(rows._replace(x=x), found.base if self.changes else None)
 
-    def look_up_naive(self, history: History, rows: Rows) -> FloatArray:
-        """Return naive forecasts (n, targets, 3); NaN where unknown.
+    def forecast_rows(self, history: History, rows: Rows, steps: int) -> FloatArray:
+        """Forecast from before each row with the series models (n, 2, steps), NaN without them.
+
+        Each row sees the rows before it; the history is not changed.
+        """
+        if history.series is None:
+            return np.full((len(rows.y), MODELS, steps), np.nan)
+        return learn_series(history.series, rows.y[:, 0], steps)[1]
+
+    def look_up_naive(
+        self, history: History, rows: Rows, paths: FloatArray | None = None
+    ) -> FloatArray:
+        """Return simple forecasts (n, targets, 5); NaN where unknown.
 
         They are the last value, the value a season ago, and that value moved by the change since
-        then; the last two only of targets that have lags.
+        then, the last two only of targets that have lags; and those of the series models.
         """
-        naive = np.full((*rows.y.shape, 3), np.nan)
+        naive = np.full((*rows.y.shape, 5), np.nan)
+        if paths is None:
+            paths = self.forecast_rows(history, rows, 1)
+        naive[:, 0, 3:] = paths[:, :, 0]
         naive[..., 0] = find_last_values(history.last, rows.y)
         lagged = [name for name in self._targets if self.season and name in self.columns]
         for name in lagged:

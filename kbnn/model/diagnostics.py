@@ -21,6 +21,7 @@ from kbnn.array_types import FloatArray
 from kbnn.core.jacobian import Sensitivity, compute_sensitivity
 from kbnn.core.kernel import Session, open_session
 from kbnn.core.layout import layout_of
+from kbnn.core.series_models import compute_lag_slopes
 from kbnn.data.batch import GAP_ROWS, longest_usual_gap, pad_columns
 from kbnn.data.clock import format_times
 from kbnn.data.schema import Place
@@ -28,6 +29,7 @@ from kbnn.distributions.categorical import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
 from kbnn.model.ensemble import Member, find_active_slopes, list_inputs, sees_all_inputs
+from kbnn.model.forecast_combination import CANDIDATES, MODELED
 from kbnn.model.learner import LearnerState, encode_member_inputs
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import can_combine
@@ -205,12 +207,14 @@ def _difference_predictions(
 
 
 def _compute_candidate_weights(model: OnlineModel) -> FloatArray:
-    """Return the weights (4,) of network, last value, season and moved season."""
-    made = np.eye(4)
+    """Return the weights (6,) of the network and the simple forecasts of one step."""
+    made = np.eye(CANDIDATES)
     if can_combine(model.schema, model.task):
         if not model.timeline.season:
-            made[:, 2:] = np.nan
-        sd = np.full(4, model.step_errors.typical_sd)
+            made[:, 2:4] = np.nan
+        if model.history.series is None:
+            made[:, MODELED] = np.nan
+        sd = np.full(CANDIDATES, model.step_errors.typical_sd)
         return model.step_errors.combine_one_step(made[:, 0], sd, made[:, 1:]).mean
     return np.asarray(made[0])
 
@@ -218,21 +222,25 @@ def _compute_candidate_weights(model: OnlineModel) -> FloatArray:
 def _base_slopes(model: OnlineModel, quantity: EffectQuantity, weights: FloatArray) -> FloatArray:
     """Return the slopes of what is added to the network's prediction.
 
-    They are the level, if changes are learned, and the naive forecasts combined with the network's.
+    They are the level, if changes are learned, and the simple forecasts combined with the network's.
     """
     slopes = np.zeros(len(model.schema.layout))
     if quantity.target is None:
         return slopes
-    network, last, season, moved = weights.tolist()
-    rows = model.timeline.season
+    network, last, season, moved = weights[:4].tolist()
+    rows, series = model.timeline.season, model.history.series
     by_lag = {1: network * model.schema.changes + last + moved}
     if rows:
         by_lag[rows] = by_lag.get(rows, 0.0) + season + moved
         by_lag[rows + 1] = by_lag.get(rows + 1, 0.0) - moved
-    for lag in model.schema.lags:
-        if lag.column == model.task.targets[quantity.target] and lag.rows in by_lag:
-            place = Place(lag.name, None)
-            slopes[model.schema.layout.index(place)] = by_lag.pop(lag.rows)
+    own = [lag for lag in model.schema.lags if lag.column == model.task.targets[quantity.target]]
+    back = {lag.rows: Place(lag.name, None) for lag in reversed(own) if lag.rows}
+    if series is not None:
+        modeled = weights[MODELED] @ compute_lag_slopes(series, [*back])
+        for lag_rows, slope in zip(back, modeled.tolist(), strict=True):
+            by_lag[lag_rows] = by_lag.get(lag_rows, 0.0) + slope
+    for lag_rows, place in back.items():
+        slopes[model.schema.layout.index(place)] = by_lag.get(lag_rows, 0.0)
     return slopes
 
 

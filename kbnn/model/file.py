@@ -3,7 +3,7 @@
 It is a zip file without compression. `header.json` holds
 
     format     "kbnn model"
-    version    of this format, 9
+    version    of this format, 10
     kbnn       the version of the library that wrote it
     arrays     each array's shape and type, "<f8" or "<i8"
     model      settings, schema, scales, counts, scores, position in the stream
@@ -38,7 +38,7 @@ from kbnn.model.serialize import from_state
 Arrays = dict[str, npt.NDArray[Any]]
 
 FORMAT: Final = "kbnn model"
-VERSION: Final = 9
+VERSION: Final = 10
 HEADER: Final = "header.json"
 MAX_HEADER_BYTES: Final = 64 << 20
 MAX_FILE_BYTES: Final = 8 << 30

@@ -1,10 +1,14 @@
-"""Combine the network's forecasts of several steps with naive ones, by their past errors.
+"""Combine the network's forecasts of several steps with simple ones, by their past errors.
 
 A network that continues its own forecasts drifts away on many series. From each origin there are
-therefore four candidates for the target h steps ahead: the network's recursive forecast, the last
-value, the value a season before the step, and that value moved by the change since then:
+therefore six candidates for the target h steps ahead: the network's recursive forecast, the last
+value, the value a season before the step, that value moved by the change since then, exponential
+smoothing, and a linear autoregression (kbnn.core.series_models):
 
-    f_1 = network,   f_2 = y_o,   f_3 = y_(o+h-s),   f_4 = y_(o+h-s) + y_o - y_(o-s).
+    f_1 = network,   f_2 = y_o,   f_3 = y_(o+h-s),   f_4 = y_(o+h-s) + y_o - y_(o-s),
+    f_5 = smoothing,   f_6 = autoregression.
+
+The simple candidates are f_2 to f_6, the naive ones f_2 to f_4.
 
 Beyond the first season, the last season known is repeated, and f_4 also moves by the drift d of
 each season in between. Without a season, f_4 = y_o + d h. The drift is the mean change per row over
@@ -20,14 +24,14 @@ forecast is
 Where the variance of the network's path is more than ten times the typical one of one step, as
 after a drift alarm, its E is multiplied by a power of the excess.
 
-A mean that has not been better than the best naive candidate f_b is pulled to it, so that a random
+A mean that has not been better than the best simple candidate f_b is pulled to it, so that a random
 walk is forecast as its last value:
 
     m <- f_b + g (m - f_b),   g = <(m - f_b)(y - f_b)> / <(m - f_b)^2> - 0.3 standard errors,
 
 between 0 and 1, from past errors pooled over h +- 24 steps and shrunk towards 1.
 
-The variance s_c^2 of a naive candidate is its mean squared error from every row, not only from
+The variance s_c^2 of a simple candidate is its mean squared error from every row, not only from
 origins; E_c,h is shrunk towards it, and that of the network towards the least. With more
 past errors, v approaches the mean squared error of the combined forecast. A second estimate is the
 mean squared error of f_b at every row, times that of the combined forecast over that of f_b at the
@@ -54,7 +58,7 @@ same function of E_c. Then the mean is pulled to the last value y_o,
 
 so that a random walk is forecast as its last value. Where the last value is the best naive
 candidate, b is less by one standard error. The variance is that of the network plus sum_c w_c (f_c
-- m)^2 of the naive candidates, calibrated as that of a network is (kbnn.distributions.calibration),
+- m)^2 of the simple candidates, calibrated as that of a network is (kbnn.distributions.calibration),
 but with the errors of the combined forecast.
 
 The state has a fixed size. Origins are the row numbers t with frac(t g) < 1/spacing, g the golden
@@ -71,6 +75,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.array_types import BoolArray, FloatArray, IntArray
+from kbnn.core import series_models
 from kbnn.distributions.calibration import (
     WIDTH_FIELDS,
     apply_calibration,
@@ -83,6 +88,14 @@ from kbnn.distributions.calibration import (
 )
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 
+CANDIDATES: Final = 6
+"""Network, last value, season, moved season or trend, smoothing, autoregression."""
+NAIVE: Final = slice(1, 4)
+MODELED: Final = slice(4, 6)
+"""Places of the naive forecasts and of the series models among the candidates."""
+_NAIVE_ERRORS: Final = slice(0, 3)
+_MODELED_ERRORS: Final = slice(3, 5)
+"""The same among the simple candidates."""
 COMBINED_STEPS: Final = 48
 """Steps whose errors are recorded; later steps use the weights of the last one."""
 TREND: Final = 3
@@ -97,17 +110,17 @@ WEIGHT_EXPONENT: Final = 6.0
 ONE_STEP_WEIGHT_EXPONENT: Final = 4.0
 PRIOR_ERRORS: Final = 2.0
 """Weight of the prior squared error, in past errors."""
-NAIVE_PRIOR_FACTOR: Final = 2.0
-"""Prior squared error of the naive candidates, in the network's variance."""
+SIMPLE_PRIOR_FACTOR: Final = 2.0
+"""Prior squared error of the simple candidates, in the network's variance."""
 WEIGHT_PRIOR_ERRORS: Final = 40.0
-"""Weights start from the squared errors of naive candidates at all rows, and the network's from the
+"""Weights start from the squared errors of simple candidates at all rows, and the network's from the
 least of them."""
 GAIN_POOLED_STEPS: Final = 24
 GAIN_PRIOR_ERRORS: Final = 10.0
 """Weight of g = 1, in independent errors."""
 GAIN_STANDARD_ERRORS: Final = 0.3
 MAX_SCALED_ERROR: Final = 4.0
-"""Limit of errors relative to those of the best naive candidate, where g is learned."""
+"""Limit of errors relative to those of the best simple candidate, where g is learned."""
 VOLATILITY_DECAYS: Final = (0.5 ** (1.0 / 60.0), 0.5 ** (1.0 / 500.0))
 """Memories of the mean squared error of one step, of late and in the longer run."""
 VOLATILITY_PRIOR_ROWS: Final = 20.0
@@ -121,11 +134,11 @@ UNCERTAIN_VAR_FACTOR: Final = 10.0
 UNCERTAIN_POWER: Final = 0.3
 """The network's squared error grows by this power of its variance over 10 times the typical one."""
 NETWORK_VAR_LIMIT: Final = 4.0
-"""Limit of the network's variance, in squared errors of the best naive candidate."""
+"""Limit of the network's variance, in squared errors of the best simple candidate."""
 OWN_PRIOR_ERRORS: Final = 40.0
 """Weight of the candidates' variance against past errors of the combined forecast."""
 SCALED_ERRORS: Final = 10.0
-"""Past errors at which the scaled errors of a naive candidate have half their first weight."""
+"""Past errors at which the scaled errors of a simple candidate have half their first weight."""
 SPREAD_POWER: Final = 1.5
 """Power of the weights in the variance: candidates that hardly count do not widen bands."""
 PRIOR_GROWTH_STEPS: Final = 24
@@ -133,11 +146,11 @@ PRIOR_GROWTH_STEPS: Final = 24
 WIDTH_PRIOR_ERRORS: Final = 60.0
 """Weight of the prior distribution of |error|/sd, in past errors."""
 SHAPE_PRIOR_ERRORS: Final = 30.0
-"""Weight of a Gaussian in that prior distribution, in independent errors of a naive candidate."""
+"""Weight of a Gaussian in that prior distribution, in independent errors of a simple candidate."""
 SHAPE_STEPS: Final = ((0, 3), (3, 12), (12, 24), (24, COMBINED_STEPS))
-"""Steps, from 0, whose errors of naive candidates share a histogram."""
+"""Steps, from 0, whose errors of simple candidates share a histogram."""
 MIN_SHAPE_ERRORS: Final = 20.0
-"""Errors after which the root mean square of a naive candidate's errors is known."""
+"""Errors after which the root mean square of a simple candidate's errors is known."""
 WIDTH_LIMITS: Final = (0.4, 4.0)
 ONE_STEP_DECAY: Final = 0.5 ** (1.0 / 1000.0)
 MAX_ERROR_SD: Final = 50.0
@@ -165,8 +178,8 @@ _ERROR_BINS: Final = len(_ERROR_EDGES) + 1
 _SMALLEST_SHARE: Final = 1e-12
 _SMALLEST_SD: Final = 1e-150
 _LARGEST: Final = 1e141
-_COMBINED, _SD, _PATH_VAR, _BEST, _BEST_SD, _DEVIATION = 4, 5, 6, 7, 8, 9
-_PENDING_ROWS: Final = 10
+_COMBINED, _SD, _PATH_VAR, _BEST, _BEST_SD, _DEVIATION = range(CANDIDATES, CANDIDATES + 6)
+_PENDING_ROWS: Final = CANDIDATES + 6
 _GOLDEN_RATIO: Final = 2654435769
 """2^32 times the fractional part of the golden ratio."""
 
@@ -197,7 +210,7 @@ def count_rows_to_origin(row: int) -> int:
 class CandidatePaths(NamedTuple):
     """Forecasts of the candidates from n origins."""
 
-    mean: FloatArray  # (n, 4, S), NaN where a candidate has no value
+    mean: FloatArray  # (n, 6, S), NaN where a candidate has no value
     var: FloatArray  # (n, S) mean one-step variance of the network along its path
 
 
@@ -207,8 +220,8 @@ class CombinedForecast(NamedTuple):
     mean: FloatArray  # (n, S)
     raw_sd: FloatArray  # (n, S) before calibration
     sd: FloatArray  # (n, S)
-    weights: FloatArray  # (n, 4, S)
-    best: FloatArray  # (n, S) the best naive candidate, NaN without one
+    weights: FloatArray  # (n, 6, S)
+    best: FloatArray  # (n, S) the best simple candidate, NaN without one
     best_sd: FloatArray  # (n, S) its root mean squared error
     deviation: FloatArray  # (n, S) the mean before it is pulled, less `best`
 
@@ -216,17 +229,17 @@ class CombinedForecast(NamedTuple):
 class StepErrors(NamedTuple):
     """Errors of past forecasts by step, and the forecasts whose outcome is not known yet."""
 
-    number: FloatArray  # (4, S) discounted number of errors
-    square: FloatArray  # (4, S) discounted sum of squared errors
-    naive_number: FloatArray  # (3, S) discounted number of errors of naive candidates at all rows
-    naive_square: FloatArray  # (3, S) discounted sum of their squares
+    number: FloatArray  # (6, S) discounted number of errors
+    square: FloatArray  # (6, S) discounted sum of squared errors
+    simple_number: FloatArray  # (5, S) discounted number of errors of simple candidates at all rows
+    simple_square: FloatArray  # (5, S) discounted sum of their squares
     ratio: FloatArray  # (S,) discounted sum of squared network errors over path variances
     histogram: FloatArray  # (bins, S) discounted counts of |error|/sd of the combined forecast
-    pending: FloatArray  # (k, 10, S) by origin: candidates, combined mean and sd, path variance,
-    # the best naive candidate and its sd, and the deviation from it
+    pending: FloatArray  # (k, 12, S) by origin: candidates, combined mean and sd, path variance,
+    # the best simple candidate and its sd, and the deviation from it
     age: FloatArray  # (k,) rows since each pending origin, at the last origin
     rows: FloatArray  # (3,) rows so far, rows at the last origin, rows at the first
-    one_step: FloatArray  # (2, 5, 4) discounted number and squares of errors of one step: of all
+    one_step: FloatArray  # (2, 5, 6) discounted number and squares of errors of one step: of all
     # rows, then of rows at each level of the predicted variance
     level: FloatArray  # (2,) discounted number and sum of logarithms of predicted variances
     pull: FloatArray  # (3,) discounted number of rows, <(m - y_o)^2> and <(m - y_o)(y - y_o)>
@@ -235,24 +248,30 @@ class StepErrors(NamedTuple):
     combined_square: FloatArray  # (S,) discounted sum of squared errors of the combined forecast
     gain: FloatArray  # (2, S) discounted sums of squared deviations, and of these times changes
     volatility: FloatArray  # (2, 2) number and sum of squared errors of one step, both memories
-    naive_histogram: FloatArray  # (3, groups, bins) discounted counts of |error|/sd of naive
+    simple_histogram: FloatArray  # (5, groups, bins) discounted counts of |error|/sd of simple
     # candidates at all rows, a mean over the steps of a group
+    modeled: (
+        FloatArray  # (S, 2, S) the series models' forecasts before the last S rows, newest last
+    )
+    modeled_errors: (
+        FloatArray  # (2, 2, S) numbers and squares of their errors since the last origin
+    )
 
     @classmethod
     def create(cls, mixed: bool = True) -> StepErrors:
         """Create a state without errors; `mixed`: distributions have a share of outliers."""
         s = COMBINED_STEPS
         return cls(
-            np.zeros((4, s)),
-            np.zeros((4, s)),
-            np.zeros((3, s)),
-            np.zeros((3, s)),
+            np.zeros((CANDIDATES, s)),
+            np.zeros((CANDIDATES, s)),
+            np.zeros((CANDIDATES - 1, s)),
+            np.zeros((CANDIDATES - 1, s)),
             np.zeros(s),
             np.zeros((_ERROR_BINS, s)),
             np.zeros((0, _PENDING_ROWS, s)),
             np.zeros(0),
             np.zeros(3),
-            np.zeros((2, 2 + len(LEVEL_EDGES), 4)),
+            np.zeros((2, 2 + len(LEVEL_EDGES), CANDIDATES)),
             np.zeros(2),
             np.zeros(3),
             init_calibration(1, mixed),
@@ -260,7 +279,9 @@ class StepErrors(NamedTuple):
             np.zeros(s),
             np.zeros((2, s)),
             np.zeros((2, 2)),
-            np.zeros((3, len(SHAPE_STEPS), _ERROR_BINS)),
+            np.zeros((CANDIDATES - 1, len(SHAPE_STEPS), _ERROR_BINS)),
+            np.full((s, series_models.MODELS, s), np.nan),
+            np.zeros((2, series_models.MODELS, s)),
         )
 
     def advance(self, rows: int) -> StepErrors:
@@ -269,26 +290,53 @@ class StepErrors(NamedTuple):
 
     def drop_pending(self) -> StepErrors:
         """Forget the forecasts whose outcome is not known, because other rows follow."""
-        return self._replace(pending=self.pending[:0], age=self.age[:0])
+        unknown = np.full_like(self.modeled, np.nan)
+        return self._replace(pending=self.pending[:0], age=self.age[:0], modeled=unknown)
+
+    def learn_series_models(self, paths: FloatArray, y: FloatArray) -> StepErrors:
+        """Add the errors of the series models' forecasts (n, 2, S) before each of n rows.
+
+        They count from the next origin on, so that results do not depend on batches.
+        """
+        step = np.arange(COMBINED_STEPS)
+        every = np.concatenate((self.modeled, paths))
+        row = COMBINED_STEPS + np.arange(len(y))[:, None]
+        errors = every[row - step, :, step].swapaxes(1, 2) - y[:, None, None]
+        histogram = self.simple_histogram.copy()
+        _count_scaled_errors(errors, self._get_simple_sd(), _MODELED_ERRORS, histogram)
+        known = np.isfinite(errors)
+        squares = np.where(known, np.clip(errors, -_LARGEST, _LARGEST), 0.0) ** 2
+        added = np.concatenate((self.modeled_errors[None], np.stack((known, squares), axis=1)))
+        return self._replace(
+            simple_histogram=histogram,
+            modeled=every[len(y) :].copy(),
+            modeled_errors=np.add.accumulate(added)[-1],
+        )
+
+    def _get_simple_sd(self) -> FloatArray:
+        """Return the root mean squared errors (5, S), 0 where they are not known yet."""
+        sd = np.sqrt(_divide(self.simple_square, self.simple_number))
+        return np.where(self.simple_number < MIN_SHAPE_ERRORS, 0.0, sd)
 
     def resolve_pending(self, values: FloatArray, season: int) -> StepErrors:
-        """Add the errors of pending and of naive forecasts.
+        """Add the errors of pending and of naive forecasts, and discount the errors before.
 
         `values` are the last targets, newest last; `season` is as for `build_candidates`.
         """
         new = int(self.rows[0] - self.rows[1])
         slowest = float(ERROR_HALF_LIFE_ORIGINS * _get_spacing(int(self.rows[0])))
         decay = 0.5 ** (new / max(ERROR_HALF_LIFE_ROWS, slowest))
-        count, square, naive_number, naive_square, ratio, histogram = (
+        count, square, simple_number, simple_square, ratio, histogram = (
             part * decay for part in self[:6]
         )
         combined_square, gain = self.combined_square * decay, self.gain * decay
         errors = _compute_naive_errors(values, min(new, len(values)), season)
-        naive_sd = np.sqrt(_divide(naive_square, naive_number))
-        naive_sd[naive_number < MIN_SHAPE_ERRORS] = 0.0
-        naive_histogram = self.naive_histogram * decay + _count_scaled_errors(errors, naive_sd)
-        naive_number += np.sum(np.isfinite(errors), axis=0)
-        naive_square += np.nansum(np.clip(errors, -_LARGEST, _LARGEST) ** 2, axis=0)
+        simple_histogram = self.simple_histogram * decay
+        _count_scaled_errors(errors, self._get_simple_sd(), _NAIVE_ERRORS, simple_histogram)
+        numbers = np.sum(np.isfinite(errors), axis=0)
+        simple_number += np.concatenate((numbers, self.modeled_errors[0]))
+        squares = np.nansum(np.clip(errors, -_LARGEST, _LARGEST) ** 2, axis=0)
+        simple_square += np.concatenate((squares, self.modeled_errors[1]))
         if len(self.age):
             steps, end = np.arange(1, COMBINED_STEPS + 1), self.age[:, None] + new
             source = (len(values) - 1 + steps - end).astype(np.int64)
@@ -296,9 +344,9 @@ class StepErrors(NamedTuple):
             truth = values[np.clip(source, 0, len(values) - 1)]
             known = (steps > self.age[:, None]) & (steps <= end) & (source >= 0)
             known &= np.isfinite(truth) & np.isfinite(made[:, _COMBINED])
-            error = np.clip(made[:, :5] - truth[:, None], -_LARGEST, _LARGEST)
-            found = known[:, None] & np.isfinite(error[:, :4])
-            squares = np.where(found, error[:, :4], 0.0) ** 2
+            error = np.clip(made[:, : CANDIDATES + 1] - truth[:, None], -_LARGEST, _LARGEST)
+            found = known[:, None] & np.isfinite(error[:, :CANDIDATES])
+            squares = np.where(found, error[:, :CANDIDATES], 0.0) ** 2
             count += np.sum(found, axis=0)
             square += np.sum(squares, axis=0)
             combined_square += np.sum(np.where(known, error[:, _COMBINED], 0.0) ** 2, axis=0)
@@ -318,8 +366,8 @@ class StepErrors(NamedTuple):
         return self._replace(
             number=count,
             square=square,
-            naive_number=naive_number,
-            naive_square=naive_square,
+            simple_number=simple_number,
+            simple_square=simple_square,
             ratio=ratio,
             histogram=histogram,
             pending=self.pending[kept],
@@ -327,7 +375,8 @@ class StepErrors(NamedTuple):
             rows=rows,
             combined_square=combined_square,
             gain=gain,
-            naive_histogram=naive_histogram,
+            simple_histogram=simple_histogram,
+            modeled_errors=np.zeros_like(self.modeled_errors),
         )
 
     def add_origin(self, paths: CandidatePaths, made: CombinedForecast) -> StepErrors:
@@ -343,13 +392,13 @@ class StepErrors(NamedTuple):
         )
 
     def combine_one_step(
-        self, mean: FloatArray, sd: FloatArray, naive: FloatArray, learning_scale: float = 1.0
+        self, mean: FloatArray, sd: FloatArray, simple: FloatArray, learning_scale: float = 1.0
     ) -> OneStepForecast:
-        """Combine the network's forecasts (n,) of one step with naive ones (n, 3).
+        """Combine the network's forecasts (n,) of one step with simple ones (n, 5).
 
         While it learns, the network's sd is `learning_scale` times the sd given here.
         """
-        made = np.column_stack((mean, naive))
+        made = np.column_stack((mean, simple))
         usable = np.isfinite(made)
         at = _find_levels(self.level[None], _compute_log_var(learning_scale * sd))
         weights = _compute_one_step_weights(self.one_step[None], at, usable)
@@ -365,7 +414,7 @@ class StepErrors(NamedTuple):
         self,
         mean: FloatArray,
         sd: FloatArray,
-        naive: FloatArray,
+        simple: FloatArray,
         y: FloatArray,
         options: CalibrationOptions,
     ) -> tuple[StepErrors, OneStepForecast]:
@@ -373,7 +422,7 @@ class StepErrors(NamedTuple):
 
         Rows whose mean is NaN (in the warm-up) are left as they are.
         """
-        made = np.column_stack((mean, naive))
+        made = np.column_stack((mean, simple))
         usable, error = np.isfinite(made), made - y[:, None]
         found = np.isfinite(error) & np.isfinite(error[:, :1])
         limit = np.fmin(MAX_ERROR_SD * sd, _LARGEST)[:, None]
@@ -439,7 +488,8 @@ class StepErrors(NamedTuple):
         like = StepErrors.create()
         sums = [*self[:6], self.age, self.rows, self.one_step, self.level[:1], self.pull[:2]]
         sums += [self.widths[:8], self.combined_square, self.gain[0], self.volatility]
-        sums += [self.naive_histogram]
+        sums += [self.simple_histogram, self.modeled_errors]
+        forecasts = (self.pending, self.modeled)
         return (
             all(part.shape[1:] == other.shape[1:] for part, other in zip(self, like, strict=True))
             and all(
@@ -452,7 +502,7 @@ class StepErrors(NamedTuple):
             and bool(np.all(self.age < COMBINED_STEPS))
             and bool(np.all(self.rows < 2.0**53))
             and bool(np.all(self.rows[1:] <= self.rows[0]))
-            and not bool(np.any(np.abs(self.pending) > 1e308))
+            and not any(bool(np.any(np.abs(part) > 1e308)) for part in forecasts)
             and bool(np.all(np.abs([*self.level, *self.pull, *self.widths]) <= 1e308))
             and bool(np.all(np.abs(self.gain[1]) <= 1e308))
             and is_valid_calibration(self.calibration)
@@ -489,34 +539,34 @@ def _find_levels(level: FloatArray, log_var: FloatArray) -> IntArray:
 
 
 def _compute_one_step_weights(sums: FloatArray, at: IntArray, usable: BoolArray) -> FloatArray:
-    """Return the weights (n, 4), given the sums (n or 1, 2, 5, 4) before each row and its level."""
+    """Return the weights (n, 6), given the sums (n or 1, 2, 5, 6) before each row and its level."""
     number, square = sums[:, 0, 0], sums[:, 1, 0]
     own = square[:, :1] / np.maximum(number[:, :1], 1.0)
-    error_var = (square + PRIOR_ERRORS * NAIVE_PRIOR_FACTOR * own) / (number + PRIOR_ERRORS)
+    error_var = (square + PRIOR_ERRORS * SIMPLE_PRIOR_FACTOR * own) / (number + PRIOR_ERRORS)
     error_var[:, :1] = own
     row = np.arange(len(at)) if len(sums) > 1 else np.zeros_like(at)
     number_at, square_at = sums[row, 0, 1 + at], sums[row, 1, 1 + at]
     error_var = (square_at + LEVEL_PRIOR_ROWS * error_var) / (number_at + LEVEL_PRIOR_ROWS)
     usable = usable.copy()
-    usable[:, 1:] &= usable[:, :1] & (number[:, :1] > 0.0)
+    usable[:, 1:] &= usable[:, :1] & (number[:, 1:] > 0.0)
     weights = _compute_weights(error_var[:, :, None], usable[:, :, None], ONE_STEP_WEIGHT_EXPONENT)
     return weights[:, :, 0]
 
 
 def _find_best_naive(sums: FloatArray, usable: BoolArray) -> IntArray:
-    """Return the naive candidate with the least errors (n,), given the sums (n or 1, 2, 5, 4).
+    """Return the naive candidate with the least errors (n,), given the sums (n or 1, 2, 5, 6).
 
     It is the last value, 1, before there are errors.
     """
-    number, square = sums[:, 0, 0, 1:], sums[:, 1, 0, 1:]
-    known = usable[:, 1:] & (number > 0.0)
+    number, square = sums[:, 0, 0, NAIVE], sums[:, 1, 0, NAIVE]
+    known = usable[:, NAIVE] & (number > 0.0)
     return np.asarray(1 + np.argmin(np.where(known, _divide(square, number), np.inf), axis=1))
 
 
 def _compute_pull(sums: FloatArray, errors: FloatArray, best: IntArray) -> FloatArray:
     """Return b (n,), given the sums (n or 1, 3) before each row; 1 without rows.
 
-    `errors` (n or 1, 2, 5, 4) are the numbers and squares of errors before each row, and `best` is
+    `errors` (n or 1, 2, 5, 6) are the numbers and squares of errors before each row, and `best` is
     the best naive candidate (n,).
     """
     prior = PULL_PRIOR_ROWS * sums[:, 1] / np.maximum(sums[:, 0], 1.0)
@@ -550,8 +600,9 @@ class ForecastCombiner:
 
     def __init__(self, errors: StepErrors) -> None:
         self._count, self._square = _pool_steps(errors.number), _pool_steps(errors.square)
-        self._naive_number = _pool_steps(errors.naive_number)
-        self._naive_square = _pool_steps(errors.naive_square)
+        self._simple_number = _pool_steps(errors.simple_number)
+        self._simple_square = _pool_steps(errors.simple_square)
+        self._extended_var = _extend_errors(self._simple_number, self._simple_square)
         self._ratio = _pool_steps(errors.ratio)
         number = _pool_steps(errors.histogram.sum(axis=0))
         self._past_errors = _count_independent(errors, number)
@@ -581,46 +632,48 @@ class ForecastCombiner:
         growth = np.minimum(steps, PRIOR_GROWTH_STEPS)
         count, var = self._count[:, at], np.clip(paths.var, 0.0, _LARGEST**2)
         usable, walk_var = np.isfinite(paths.mean), np.minimum(var, self._usual_var) * growth
-        has_naive = usable[:, 1:].any(axis=1)
-        prior = PRIOR_ERRORS * NAIVE_PRIOR_FACTOR * walk_var[:, None]
-        number, square = self._naive_number[:, at], self._naive_square[:, at]
-        naive_var = (square + prior) / (number + PRIOR_ERRORS)
-        ranked = np.where(usable[:, 1:], naive_var, np.inf)
+        has_simple = usable[:, 1:].any(axis=1)
+        number, square = self._simple_number[:, at], self._simple_square[:, at]
+        extended = PRIOR_ERRORS * self._extended_var[:, at]
+        prior = PRIOR_ERRORS * SIMPLE_PRIOR_FACTOR * walk_var[:, None]
+        prior = np.where((number > 0.0) | np.isnan(extended), prior, extended)
+        simple_var = (square + prior) / (number + PRIOR_ERRORS)
+        ranked = np.where(usable[:, 1:], simple_var, np.inf)
         best_var = np.min(ranked, axis=1)
-        prior_var = np.where(has_naive, best_var, walk_var)
-        prior = WEIGHT_PRIOR_ERRORS * np.concatenate((prior_var[:, None], naive_var), axis=1)
+        prior_var = np.where(has_simple, best_var, walk_var)
+        prior = WEIGHT_PRIOR_ERRORS * np.concatenate((prior_var[:, None], simple_var), axis=1)
         error_var = (self._square[:, at] + prior) / (count + WEIGHT_PRIOR_ERRORS)
         error_var = np.broadcast_to(error_var, usable.shape).copy()
         error_var[:, 0] = np.where(
-            has_naive, self._distrust_network(var, error_var[:, 0]), error_var[:, 0]
+            has_simple, self._distrust_network(var, error_var[:, 0]), error_var[:, 0]
         )
         weights = _compute_weights(error_var, usable)
         mean = np.sum(weights * np.where(usable, paths.mean, 0.0), axis=1)
         mean = np.where(usable.any(axis=1), mean, np.nan)
         place = 1 + np.argmin(ranked, axis=1)[:, None]
-        best = np.where(has_naive, np.take_along_axis(paths.mean, place, axis=1)[:, 0], np.nan)
-        best_sd = np.sqrt(np.where(has_naive, best_var, np.nan))
+        best = np.where(has_simple, np.take_along_axis(paths.mean, place, axis=1)[:, 0], np.nan)
+        best_sd = np.sqrt(np.where(has_simple, best_var, np.nan))
         deviation = mean - best
         gain = self._compute_gain(at, deviation, best_sd)
         mean = np.where(gain < 1.0, best + gain * deviation, mean)
-        naive = np.arange(4)[:, None] == place
-        weights = weights * gain[:, None] + np.where(naive, 1.0 - gain[:, None], 0.0)
+        is_best = np.arange(CANDIDATES)[:, None] == place
+        weights = weights * gain[:, None] + np.where(is_best, 1.0 - gain[:, None], 0.0)
         ratio = (self._ratio[at] + PRIOR_ERRORS * growth) / (count[0] + PRIOR_ERRORS)
-        ratio = np.where(has_naive, ratio, np.minimum(ratio, growth))
+        ratio = np.where(has_simple, ratio, np.minimum(ratio, growth))
         network_var = np.minimum(ratio * var, _LARGEST**2)
-        limit = NETWORK_VAR_LIMIT * np.where(has_naive, best_var, np.inf)
+        limit = NETWORK_VAR_LIMIT * np.where(has_simple, best_var, np.inf)
         network_var = np.minimum(network_var, limit)
-        error_var = np.concatenate((network_var[:, None], naive_var), axis=1)
+        error_var = np.concatenate((network_var[:, None], simple_var), axis=1)
         gap = np.where(usable, np.clip(paths.mean - mean[:, None], -_LARGEST, _LARGEST), 0.0)
         far = np.clip(steps, COMBINED_STEPS, MAX_GROWING_STEPS) / COMBINED_STEPS
         spread = weights**SPREAD_POWER
         spread /= np.maximum(np.sum(spread, axis=1, keepdims=True), _SMALLEST_SHARE)
         raw_var = np.sum(spread * (error_var + gap**2), axis=1)
-        past = np.where(has_naive, self._past_errors[at], 0.0)
+        past = np.where(has_simple, self._past_errors[at], 0.0)
         raw_var = (past * self._past_var[at] + OWN_PRIOR_ERRORS * raw_var) / (
             past + OWN_PRIOR_ERRORS
         )
-        scaled_var = np.where(has_naive, self._scale_naive_error(at, place, best_var), raw_var)
+        scaled_var = np.where(has_simple, self._scale_simple_error(at, place, best_var), raw_var)
         share = 0.5 * SCALED_ERRORS / (past + SCALED_ERRORS)
         raw_var = raw_var ** (1.0 - share) * scaled_var**share
         lately = self._volatility ** (VOLATILITY_POWER * np.exp((1.0 - steps) / VOLATILITY_STEPS))
@@ -634,14 +687,16 @@ class ForecastCombiner:
         factor = np.minimum(excess**UNCERTAIN_POWER, _LARGEST)
         return np.asarray(np.minimum(error_var, _LARGEST) * factor)
 
-    def _scale_naive_error(self, at: IntArray, place: IntArray, best_var: FloatArray) -> FloatArray:
-        """Return the squared errors of the best naive candidate, times the gain at origins (n, S).
+    def _scale_simple_error(
+        self, at: IntArray, place: IntArray, best_var: FloatArray
+    ) -> FloatArray:
+        """Return the squared errors of the best simple candidate, times the gain at origins (n, S).
 
         `place` (n, 1, S) is its index, and `best_var` (n, S) its mean squared error at all rows.
         """
         number, square = (
             np.take_along_axis(
-                np.broadcast_to(part[:, at], (len(place), 4, len(at))), place, axis=1
+                np.broadcast_to(part[:, at], (len(place), CANDIDATES, len(at))), place, axis=1
             )
             for part in (self._count, self._square)
         )
@@ -654,7 +709,7 @@ class ForecastCombiner:
         return ratio * best_var
 
     def _compute_gain(self, at: IntArray, deviation: FloatArray, best_sd: FloatArray) -> FloatArray:
-        """Return the factors g (n, S) of deviations from the best naive candidate."""
+        """Return the factors g (n, S) of deviations from the best simple candidate."""
         square, product = self._gain[:, at]
         number, overlap = self._gain_number[at], self._gain_overlap[at]
         typical = np.where(square > 0.0, _divide(square, number), _divide(deviation, best_sd) ** 2)
@@ -665,10 +720,24 @@ class ForecastCombiner:
         return np.where(np.isfinite(deviation) & (best_sd > 0.0), gain, 1.0)
 
 
+def _extend_errors(number: FloatArray, square: FloatArray) -> FloatArray:
+    """Return the mean squared errors (5, S) that follow from those of one step less, or NaN.
+
+    They grow as those of a random walk.
+    """
+    extended, before = np.full(number.shape, np.nan), np.full(len(number), np.nan)
+    for h in range(number.shape[1]):
+        extended[:, h] = before * (h + 1) / h if h else before
+        known = np.where(np.isnan(extended[:, h]), 0.0, PRIOR_ERRORS)
+        total = square[:, h] + known * np.nan_to_num(extended[:, h])
+        before = np.where(number[:, h] + known > 0.0, _divide(total, number[:, h] + known), np.nan)
+    return extended
+
+
 def _compute_growth_power(errors: StepErrors) -> float:
     """Return the power of h/48, from 0 to 1, by which variances grow beyond the recorded steps."""
     half = COMBINED_STEPS // 2
-    count, square = _pool_steps(errors.naive_number)[0], _pool_steps(errors.naive_square)[0]
+    count, square = _pool_steps(errors.simple_number)[0], _pool_steps(errors.simple_square)[0]
     early, late = square[half - 1] * count[-1], square[-1] * count[half - 1]
     if not (early > 0.0 and late > 0.0):
         return 1.0
@@ -695,14 +764,14 @@ def _compute_width_factors(errors: StepErrors) -> FloatArray:
 
 
 def _estimate_error_shape(errors: StepErrors) -> FloatArray:
-    """Return the distribution (bins, S) of |error|/sd of the best naive candidate at each step.
+    """Return the distribution (bins, S) of |error|/sd of the best simple candidate at each step.
 
     It is shrunk towards a Gaussian: of n errors at step h over N rows, N/h + 1 are independent.
     """
-    known = errors.naive_number > 0.0
-    error_var = np.where(known, _divide(errors.naive_square, errors.naive_number), np.inf)
+    known = errors.simple_number > 0.0
+    error_var = np.where(known, _divide(errors.simple_square, errors.simple_number), np.inf)
     best, group = np.argmin(error_var, axis=0), _SHAPE_GROUPS
-    counts = errors.naive_histogram[best, group].T
+    counts = errors.simple_histogram[best, group].T
     total = np.sum(counts, axis=0)
     span = errors.rows[1] - errors.rows[2]
     weight = np.minimum(total, span / _SHAPE_MIDDLES + 1.0)
@@ -711,15 +780,18 @@ def _estimate_error_shape(errors: StepErrors) -> FloatArray:
     return np.asarray(share * own + (1.0 - share) * _GAUSSIAN_COUNTS[:, None])
 
 
-def _count_scaled_errors(errors: FloatArray, sd: FloatArray) -> FloatArray:
-    """Count |errors| (rows, 3, S) over their sd (3, S) by candidate, group of steps and bin."""
-    counts = np.zeros((3, len(SHAPE_STEPS), _ERROR_BINS))
-    row, candidate, step = np.nonzero(np.isfinite(errors) & (sd > _SMALLEST_SD))
-    relative = np.abs(errors[row, candidate, step]) / sd[candidate, step]
+def _count_scaled_errors(
+    errors: FloatArray, sd: FloatArray, place: slice, histogram: FloatArray
+) -> None:
+    """Add |errors| (rows, k, S) over their sd to a histogram by candidate and group of steps.
+
+    `place` are the k candidates among the simple ones; sd (5, S) and the histogram have all.
+    """
+    row, candidate, step = np.nonzero(np.isfinite(errors) & (sd[place] > _SMALLEST_SD))
+    relative = np.abs(errors[row, candidate, step]) / sd[place][candidate, step]
     group = _SHAPE_GROUPS[step]
-    place = np.searchsorted(_ERROR_EDGES, relative)
-    np.add.at(counts, (candidate, group, place), 1.0 / _SHAPE_SIZES[group])
-    return counts
+    at = place.start + candidate, group, np.searchsorted(_ERROR_EDGES, relative)
+    np.add.at(histogram, at, 1.0 / _SHAPE_SIZES[group])  # row after row
 
 
 def _follow_volatility(volatility: FloatArray, error: FloatArray, known: BoolArray) -> FloatArray:
@@ -746,6 +818,7 @@ def build_candidates(
     path_var: FloatArray,
     values: FloatArray,
     season: int,
+    modeled: FloatArray,
     first_step: int = 1,
 ) -> CandidatePaths:
     """Build the candidates from n origins over S steps from `first_step` on.
@@ -758,10 +831,12 @@ def build_candidates(
         The targets (n, W) up to each origin, newest last; NaN where unknown.
     season
         Rows per season, 0 without one.
+    modeled
+        Forecasts (n, 2, S) of the series models.
     """
     n, steps = network_mean.shape
-    mean = np.full((n, 4, steps), np.nan)
-    mean[:, 0] = network_mean
+    mean = np.full((n, CANDIDATES, steps), np.nan)
+    mean[:, 0], mean[:, MODELED] = network_mean, modeled
     last = _find_last_known(values)
     mean[:, 1] = last[:, None]
     width, ahead = values.shape[1], first_step + np.arange(steps)
@@ -833,7 +908,7 @@ def _find_last_known(values: FloatArray) -> FloatArray:
 def _compute_weights(
     error_var: FloatArray, usable: BoolArray, exponent: float = WEIGHT_EXPONENT
 ) -> FloatArray:
-    """Return weights (n, 4, S) proportional to a power of E, 0 for candidates without a value."""
+    """Return weights (n, 6, S) proportional to a power of E, 0 for candidates without a value."""
     error_var = np.where(usable, error_var, np.inf)
     most = np.max(np.where(usable, error_var, 0.0), axis=1, keepdims=True)
     error_var = np.maximum(error_var, _SMALLEST_SHARE * most)

@@ -289,12 +289,36 @@ def _migrate_to_v9(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, An
     """
     if "ahead/number" not in arrays:
         return header, arrays
-    added = {f"ahead/{name}": array for name, array in StepErrors.create()._asdict().items()}
+    new, steps = StepErrors.create(), arrays["ahead/number"].shape[1]
+    fields = ("ratio", "histogram", "widths", "combined_square", "gain", "volatility")
+    added = {f"ahead/{name}": getattr(new, name) for name in fields}
+    added |= {f"ahead/{name}": np.zeros((3, steps)) for name in ("naive_number", "naive_square")}
+    added["ahead/naive_histogram"] = new.simple_histogram[:3]
     pending = arrays["ahead/pending"]
-    missing = added["ahead/pending"].shape[1] - pending.shape[1]
-    pad = ((0, 0), (0, missing), (0, 0))
+    pad = ((0, 0), (0, _PENDING_ROWS_V9 - pending.shape[1]), (0, 0))
     padded = np.pad(pending, pad, constant_values=np.nan)
     return header, {**added, **arrays, "ahead/pending": padded}
+
+
+def _migrate_to_v10(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Add two candidates to the forecasts of a series, without errors: the series models."""
+    if "ahead/number" not in arrays:
+        return header, arrays
+    old = {name.removeprefix("ahead/"): a for name, a in arrays.items() if name[:6] == "ahead/"}
+    more = {name: np.pad(old[name], ((0, 2), (0, 0))) for name in ("number", "square")}
+    for name in ("number", "square", "histogram"):
+        array = old.pop(f"naive_{name}")
+        more[f"simple_{name}"] = np.pad(array, ((0, 2), *[(0, 0)] * (array.ndim - 1)))
+    more["one_step"] = np.pad(old["one_step"], ((0, 0), (0, 0), (0, 2)))
+    more["pending"] = np.insert(old["pending"], [4, 4], np.nan, axis=1)
+    new = StepErrors.create()
+    made = {**old, **more, "modeled": new.modeled, "modeled_errors": new.modeled_errors}
+    others = {name: array for name, array in arrays.items() if name[:6] != "ahead/"}
+    return header, {**others, **{f"ahead/{name}": array for name, array in made.items()}}
+
+
+_PENDING_ROWS_V9 = 10
+"""Rows of a pending forecast of several steps in version 9."""
 
 
 _STATED_FIELDS_V3 = 15
@@ -309,4 +333,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     _migrate_to_v7,
     _migrate_to_v8,
     _migrate_to_v9,
+    _migrate_to_v10,
 )

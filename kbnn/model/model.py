@@ -23,6 +23,7 @@ import numpy as np
 from kbnn.array_types import FloatArray
 from kbnn.core.kernel import Session
 from kbnn.core.reference import ALARM, UNLABELLED
+from kbnn.core.series_models import SeriesState, learn_series
 from kbnn.data.batch import (
     LearnResult,
     Rows,
@@ -42,6 +43,7 @@ from kbnn.model.anomaly import Monitor, monitor_rows
 from kbnn.model.candidates import Candidate, EliminatedCandidate
 from kbnn.model.ensemble import make_equal_weights
 from kbnn.model.forecast_combination import (
+    COMBINED_STEPS,
     StepErrors,
     count_path_steps,
     count_rows_to_origin,
@@ -317,9 +319,10 @@ class OnlineModel:
         if held and (again or not self.settings.units):
             finish_warmup(self)
             held = False
-        naive = None
+        naive = paths = None
         if self._schema.lags and not again:
-            naive = self.timeline.look_up_naive(self.history, rows)
+            paths = self.timeline.forecast_rows(self.history, rows, COMBINED_STEPS)
+            naive = self.timeline.look_up_naive(self.history, rows, paths)
         given, placed = rows, self.timeline.add_lags(self.history, rows)
         parts: list[Forecast] = []
         type_changes: tuple[TargetTypeChange, ...] = ()
@@ -349,10 +352,11 @@ class OnlineModel:
         )
         forecast = restore_pending_forecasts(forecast, earlier_forecasts)
         anomalies = None
-        if naive is not None:
+        if naive is not None and paths is not None:
             forecast = attach_naive(forecast, naive)
             if can_combine(self._schema, self.task):
-                forecast = _combine_with_naive(self, placed.rows.y, forecast, naive[:, 0])
+                forecast = _combine_with_simple(self, placed.rows.y, forecast, naive[:, 0])
+                self.step_errors = self.step_errors.learn_series_models(paths, given.y[:, 0])
         if not again:
             if self.monitor is not None:
                 self.monitor, anomalies = monitor_rows(
@@ -360,6 +364,13 @@ class OnlineModel:
                 )
             self.record.add_rows(self.task, placed.rows, forecast, held)
         return LearnResult(forecast, type_changes, anomalies)
+
+    def learn_stored_history(self) -> None:
+        """Learn the rows of the history with series models, for files that have none."""
+        rows = self.history.values[:, self.timeline.columns.index(self._schema.targets[0])]
+        state = SeriesState.create(self.timeline.season)
+        self.history.series, paths = learn_series(state, rows, COMBINED_STEPS)
+        self.step_errors = self.step_errors.learn_series_models(paths, rows)
 
     def start_pass(self) -> None:
         """Start a further pass with an empty history."""
@@ -473,10 +484,10 @@ def _make_context(model: OnlineModel, learned: LearnerState) -> ForecastContext:
     return ForecastContext(model.schema, model.timeline, model.learner, learned, model.step_errors)
 
 
-def _combine_with_naive(
+def _combine_with_simple(
     model: OnlineModel, y: FloatArray, forecast: Forecast, naive: FloatArray
 ) -> Forecast:
-    """Combine forecasts of one step with naive ones, except those of the warm-up."""
+    """Combine forecasts of one step with simple ones, except those of the warm-up."""
     network = np.where(forecast.status & IN_WARMUP, np.nan, forecast.mean[:, 0])
     context = _make_context(model, model.learner_state)
     model.step_errors, made = context.learn_one_step(network, forecast.sd[:, 0], naive, y[:, 0])

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import BoolArray, FloatArray
+from kbnn.core.series_models import MODELS, forecast_series
 from kbnn.data.batch import Rows, concat_rows, slice_rows
 from kbnn.data.clock import Clock, format_times
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
@@ -73,7 +74,7 @@ class ForecastContext(NamedTuple):
     def combine_one_step(
         self, forecast: Forecast, naive: FloatArray
     ) -> tuple[Forecast, FloatArray]:
-        """Combine the network's forecasts of one step with naive ones (n, 3).
+        """Combine the network's forecasts of one step with simple ones (n, 5).
 
         Returns the combined forecasts and the network's share (n,) in their means.
         """
@@ -201,6 +202,8 @@ class NetworkPath:
         self._low, self._high = _compute_path_range(histories)
         stored = max((len(history.values) for history in histories), default=0)
         self._rows_seen = max(network.errors.rows.item(0), float(stored), 1.0)
+        self._series = [history.series for history in histories]
+        self._modeled = np.full((n, MODELS, 0), np.nan)
 
     @property
     def base(self) -> FloatArray:
@@ -210,8 +213,8 @@ class NetworkPath:
     def limit_candidates(self, paths: CandidatePaths, first_step: int = 1) -> CandidatePaths:
         """Limit candidates of steps from `first_step` on to the range of the path.
 
-        A trend may continue: after n rows, the candidate that follows it may leave the range seen
-        by the share h/n of its width at step h.
+        A trend may continue: after n rows, candidates that follow it may leave the range seen by
+        the share h/n of its width at step h.
         """
         low, high = self._low[:, None, None], self._high[:, None, None]
         mean = np.clip(paths.mean, low, high)
@@ -219,8 +222,21 @@ class NetworkPath:
         ahead = steps / (self._rows_seen * RANGE_MARGIN_SHARE)
         margin = (high - low)[:, 0] * RANGE_MARGIN_SHARE / (1.0 + 2.0 * RANGE_MARGIN_SHARE)
         more = margin * np.maximum(ahead - 1.0, 0.0)
-        mean[:, TREND] = np.clip(paths.mean[:, TREND], low[:, 0] - more, high[:, 0] + more)
+        trends = paths.mean[:, TREND:]
+        mean[:, TREND:] = np.clip(trends, low - more[:, None], high + more[:, None])
         return paths._replace(mean=mean)
+
+    def forecast_series_models(self, first_step: int, steps: int) -> FloatArray:
+        """Return the series models' forecasts (n, 2, steps) from a step on."""
+        stop = first_step - 1 + steps
+        if self._modeled.shape[2] < stop:
+            length = max(stop, 2 * self._modeled.shape[2], COMBINED_STEPS)
+            unknown = np.full((MODELS, length), np.nan)
+            self._modeled = np.stack([
+                unknown if series is None else forecast_series(series, length)
+                for series in self._series
+            ])  # fmt: skip
+        return self._modeled[:, :, first_step - 1 : stop]
 
     @property
     def known_targets(self) -> FloatArray:
@@ -276,7 +292,7 @@ class FirstStep(NamedTuple):
     """The network's forecasts of the first step from n origins, and the naive ones."""
 
     network: Forecast
-    naive: FloatArray  # (n, 3)
+    naive: FloatArray  # (n, 5)
     unknown: BoolArray  # (n,) whether the other inputs are unknown
 
     def combine(self, context: ForecastContext) -> Forecast:
@@ -333,7 +349,9 @@ def forecast_candidates(network: ForecastContext, history: History, steps: int) 
         mean[:, h], function_var, noise_var = path.forecast_step(x)
         var[:, h] = function_var + noise_var
     path_var = np.cumsum(var, axis=1) / np.arange(1, steps + 1)
-    return path.limit_candidates(build_candidates(mean, path_var, targets, network.season))
+    modeled = path.forecast_series_models(1, steps)
+    made = build_candidates(mean, path_var, targets, network.season, modeled)
+    return path.limit_candidates(made)
 
 
 def forecast_next_row(network: ForecastContext, history: History) -> FirstStep | None:
@@ -396,7 +414,7 @@ class HorizonPath:
         self._path = NetworkPath(network, histories)
         self._known = self._path.known_targets
         errors = network.errors
-        if not errors.naive_number.any():  # during the warm-up
+        if not errors.simple_number.any():  # during the warm-up
             errors = errors.resolve_pending(self._known[0], network.season)
         self._combiner = errors.open_combiner()
         self._step = 0
@@ -421,7 +439,12 @@ class HorizonPath:
         if self._step == 1:
             first = _forecast_first_step(network, self._histories, rows, x, base, self._others)
         candidates = build_candidates(
-            mean[:, None], var[:, None], self._known, network.season, self._step
+            mean[:, None],
+            var[:, None],
+            self._known,
+            network.season,
+            path.forecast_series_models(self._step, 1),
+            self._step,
         )
         if len(self._others):
             given = np.isfinite(rows.x[:, self._others]).any(axis=1)
@@ -562,6 +585,7 @@ class SequentialPredictor:
         self._history = history.copy()
         self._uncertain = history.copy()  # holds the sd of each value; 0 where it was measured
         self._uncertain.values = np.zeros_like(history.values)
+        self._uncertain.series = None
 
     def __call__(self, rows: Rows) -> Forecast:
         """Predict a batch of rows."""

@@ -16,6 +16,7 @@ from kbnn.core.config import Config
 from kbnn.core.input_moments import InputLevels, WatchedInputs
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
+from kbnn.core.series_models import SeriesState
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
 from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
@@ -81,7 +82,10 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
             }
         )
     if model.schema.lags:
-        out.update({f"past/{name}": array for name, array in vars(model.history).items()})
+        out.update({f"past/{name}": array for name, array in model.history.arrays().items()})
+        if model.history.series is not None:
+            state = model.history.series._asdict()
+            out.update({f"series/{name}": array for name, array in state.items()})
     if can_combine(model.schema, model.task):
         out.update({f"ahead/{name}": a for name, a in model.step_errors._asdict().items()})
     pending: dict[str, Any] = {}
@@ -237,8 +241,11 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
     model.position = dict(header["position"])
     if model.schema.lags:
         model.history = _restore_history(model, _select_prefix(arrays, "past/"))
+        model.history.series = _restore_series(_select_prefix(arrays, "series/"))
     if can_combine(model.schema, model.task):
         model.step_errors = _restore_step_errors(_select_prefix(arrays, "ahead/"))
+    if model.history.series is None and model.timeline.has_series_models:
+        model.learn_stored_history()
     if model.schema.wait:
         _restore_pending_rows(model, header["waiting"], _select_prefix(arrays, "waiting/"))
     if "monitor" in header:
@@ -311,7 +318,7 @@ def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Ar
 def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
     """Restore the rows that lags look back to, and check them."""
     history = model.timeline.make_history()
-    shapes = {name: array.shape[1:] for name, array in vars(history).items()}
+    shapes = {name: array.shape[1:] for name, array in history.arrays().items()}
     found = {name: _read_floats(arrays, name) for name in shapes}
     fits = all(found[name].shape[1:] == shape for name, shape in shapes.items())
     rows = len(found["values"])
@@ -322,6 +329,15 @@ def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
     _require(fits and limit, "history of lags")
     vars(history).update(found)
     return history
+
+
+def _restore_series(arrays: Arrays) -> SeriesState | None:
+    """Restore the statistical models of a series, and check them."""
+    if not arrays:
+        return None
+    state = SeriesState(*(_read_floats(arrays, name) for name in SeriesState._fields))
+    _require(state.is_valid(), "series models")
+    return state
 
 
 def _restore_step_errors(arrays: Arrays) -> StepErrors:

@@ -34,7 +34,7 @@ from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.key_index import group_by_key, read_keys
 from kbnn.metrics.sections import ChartGroup, ChartSpec, TargetSection
 from kbnn.metrics.verdicts import StepFigures, Verdict, judge_steps
-from kbnn.model.forecast_combination import StepErrors
+from kbnn.model.forecast_combination import COMBINED_STEPS, StepErrors
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import (
@@ -500,14 +500,18 @@ def _forecast_origins(
     for start in range(0, len(places), _ORIGINS_PER_BATCH):
         chosen = places[start : start + _ORIGINS_PER_BATCH]
         known: list[History] = []
+        modeled: list[FloatArray] = []
         for place in chosen.tolist():
-            model.timeline.append_rows(history, slice_rows(rows, done, place))
+            between = slice_rows(rows, done, place)
+            modeled.append(model.timeline.forecast_rows(history, between, COMBINED_STEPS))
+            model.timeline.append_rows(history, between)
             done = place
             known.append(history.copy())
         ahead = [take_rows(future, chosen + h) for h in range(steps)]
         paths = forecast_origins(context, known, ahead)
         for k, place in enumerate(chosen.tolist()):
             values = targets[: len(past.values) + place]
+            errors = errors.learn_series_models(modeled[k], rows.y[scored:place, 0])
             errors = errors.advance(place - scored).resolve_pending(values, context.season)
             scored, path = place, paths.select_origin(k)
             combined = errors.open_combiner().combine(path.candidates)

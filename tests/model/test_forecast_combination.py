@@ -10,12 +10,14 @@ import pytest
 
 import kbnn
 from kbnn.array_types import FloatArray
+from kbnn.core.series_models import SeriesState, learn_series
 from kbnn.data.lags import MIN_HISTORY_ROWS
 from kbnn.distributions.calibration import WIDTH_FIELDS, apply_widths, learn_widths
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.errors import ModelError
 from kbnn.model import forecast_combination, serialize
 from kbnn.model.forecast_combination import (
+    CANDIDATES,
     COMBINED_STEPS,
     FULL_PATH_ORIGINS,
     SHORT_STEPS,
@@ -127,7 +129,7 @@ def test_errors_are_those_of_forecasts_as_made_then() -> None:
     data = table(260)
     y = np.array(data["y"])
     model: Any = kbnn.Model("y", layers=[4])
-    count, square = np.zeros((4, COMBINED_STEPS)), np.zeros((4, COMBINED_STEPS))
+    count, square = np.zeros((2, CANDIDATES, COMBINED_STEPS))
     made: list[tuple[int, FloatArray]] = []
     done = 0
     for row in range(1, 261):
@@ -152,24 +154,38 @@ def test_errors_are_those_of_forecasts_as_made_then() -> None:
     errors = model._model.step_errors
     np.testing.assert_allclose(errors.number, count, rtol=1e-9)
     np.testing.assert_allclose(errors.square, square, rtol=1e-9)
-    assert errors.naive_number[0, 0] > 200  # naive candidates have an error at every row
+    assert errors.simple_number[0, 0] > 200  # naive candidates have an error at every row
     apart = np.sum(0.5 ** (np.arange(done - 6)[::-1] / 500.0) * (y[6:done] - y[: done - 6]) ** 2)
-    assert errors.naive_square[0, 5] == pytest.approx(apart, rel=0.02)
+    assert errors.simple_square[0, 5] == pytest.approx(apart, rel=0.02)
     naive = y[24:done] - y[: done - 24]
-    assert errors.naive_square[1, 9] == pytest.approx(np.sum(naive**2), rel=0.2)
+    assert errors.simple_square[1, 9] == pytest.approx(np.sum(naive**2), rel=0.2)
+
+
+def build_naive(
+    mean: FloatArray, var: FloatArray, values: FloatArray, season: int, first_step: int = 1
+) -> CandidatePaths:
+    """Candidates without series models."""
+    modeled = np.full((len(mean), 2, mean.shape[1]), np.nan)
+    return build_candidates(mean, var, values, season, modeled, first_step)
+
+
+def add_unknown(forecasts: FloatArray) -> FloatArray:
+    """Return forecasts (n, 5) of the simple candidates; those that are not given are unknown."""
+    missing = CANDIDATES - 1 - forecasts.shape[1]
+    return np.pad(forecasts, ((0, 0), (0, missing)), constant_values=np.nan)
 
 
 def test_naive_candidates_are_past_values() -> None:
     values = np.arange(1.0, 11.0)[None] ** 2
-    found = build_candidates(np.zeros((1, 6)), np.ones((1, 6)), values, 4).mean[0]
+    found = build_naive(np.zeros((1, 6)), np.ones((1, 6)), values, 4).mean[0]
     assert found[1].tolist() == [100.0] * 6
     assert found[2].tolist() == [49.0, 64.0, 81.0, 100.0, 49.0, 64.0]
     # moved by the change of the last season, and then by the same drift for another season
     assert found[3].tolist() == [113.0, 128.0, 145.0, 164.0, 177.0, 192.0]
-    later = build_candidates(np.zeros((1, 2)), np.ones((1, 2)), values, 4, 5).mean[0]
+    later = build_naive(np.zeros((1, 2)), np.ones((1, 2)), values, 4, 5).mean[0]
     np.testing.assert_array_equal(later, found[:, 4:])
     values[0, -1] = np.nan
-    found = build_candidates(np.zeros((1, 2)), np.ones((1, 2)), values, 0).mean[0]
+    found = build_naive(np.zeros((1, 2)), np.ones((1, 2)), values, 0).mean[0]
     assert found[1].tolist() == [81.0, 81.0]
     assert np.isnan(found[2]).all()
 
@@ -177,27 +193,28 @@ def test_naive_candidates_are_past_values() -> None:
 def test_the_drift_is_the_mean_change_of_the_last_48_rows() -> None:
     values = np.append(np.zeros(100), 2.0 * np.arange(49))[None]
     for season in (0, 4, 12):
-        found = build_candidates(np.zeros((1, 24)), np.ones((1, 24)), values, season).mean[0]
+        found = build_naive(np.zeros((1, 24)), np.ones((1, 24)), values, season).mean[0]
         np.testing.assert_allclose(found[3], 96.0 + 2.0 * np.arange(1, 25))
     # half the rows where there are not enough, and 0 without any
-    found = build_candidates(np.zeros((1, 3)), np.ones((1, 3)), values[:, -40:], 0).mean[0]
+    found = build_naive(np.zeros((1, 3)), np.ones((1, 3)), values[:, -40:], 0).mean[0]
     np.testing.assert_allclose(found[3], [98.0, 100.0, 102.0])
-    found = build_candidates(np.zeros((1, 3)), np.ones((1, 3)), values[:, -1:], 0).mean[0]
+    found = build_naive(np.zeros((1, 3)), np.ones((1, 3)), values[:, -1:], 0).mean[0]
     np.testing.assert_allclose(found[3], 96.0)
-    made = build_candidates(np.zeros((1, 48)), np.ones((1, 48)), values, 12).mean[0, 3]
+    made = build_naive(np.zeros((1, 48)), np.ones((1, 48)), values, 12).mean[0, 3]
     truth = np.append(values[0], made)  # where it is right, its recorded error is 0
     errors = StepErrors.create().advance(1).resolve_pending(truth, 12)
-    assert errors.naive_number[2, -1] == 1.0
-    assert errors.naive_square[2, -1] == pytest.approx(0.0, abs=1e-18)
-    assert errors.naive_square[0, -1] == pytest.approx(96.0**2)
+    assert errors.simple_number[2, -1] == 1.0
+    assert errors.simple_square[2, -1] == pytest.approx(0.0, abs=1e-18)
+    assert errors.simple_square[0, -1] == pytest.approx(96.0**2)
 
 
 def simulate(errors: FloatArray, season: bool = True) -> tuple[StepErrors, list[CombinedForecast]]:
     """Origins at every third row; candidate c misses the truth, 0, by errors[k, c]."""
     state, made = StepErrors.create(), []
+    errors = np.column_stack((errors[:, 0], add_unknown(errors[:, 1:])))
     for k in range(len(errors)):
         state = state.advance(3).resolve_pending(np.zeros(3 * k + 3), 0)
-        state = state._replace(naive_number=state.number[1:], naive_square=state.square[1:])
+        state = state._replace(simple_number=state.number[1:], simple_square=state.square[1:])
         mean = np.repeat(errors[k][None, :, None], COMBINED_STEPS, axis=2)
         if not season:
             mean[:, 2:] = np.nan
@@ -237,13 +254,13 @@ def test_means_without_proven_gain_are_near_the_best_naive_forecast() -> None:
 
 def test_bands_of_later_steps_follow_the_volatility() -> None:
     rng = np.random.default_rng(6)
-    paths = CandidatePaths(np.zeros((1, 4, COMBINED_STEPS)), np.ones((1, COMBINED_STEPS)))
+    paths = CandidatePaths(np.zeros((1, CANDIDATES, COMBINED_STEPS)), np.ones((1, COMBINED_STEPS)))
     sds = []
     for factor in (1.0, 3.0):
         y = rng.normal(size=900)
         y[800:] *= factor
         state, _ = StepErrors.create().learn_one_step(
-            np.zeros(900), np.ones(900), np.zeros((900, 3)), y, OPTIONS
+            np.zeros(900), np.ones(900), add_unknown(np.zeros((900, 3))), y, OPTIONS
         )
         sds.append(state.open_combiner().combine(paths).sd[0])
     ratio = sds[1] / sds[0]
@@ -255,11 +272,11 @@ def test_bands_and_weights_resist_a_network_that_is_suddenly_unsure() -> None:
     rng = np.random.default_rng(9)
     y = 100.0 + np.cumsum(rng.normal(size=900))
     state, _ = StepErrors.create().learn_one_step(
-        y[:-1], np.ones(899), np.column_stack((y[:-1], np.full((899, 2), np.nan))), y[1:], OPTIONS
+        y[:-1], np.ones(899), add_unknown(y[:-1, None]), y[1:], OPTIONS
     )
     for row in range(60, 899, 12):  # the network forecasts the last value, as the naive candidate
         state = state.advance(row - int(state.rows[0])).resolve_pending(y[: row + 1], 0)
-        flat = np.full((1, 4, COMBINED_STEPS), np.nan)
+        flat = np.full((1, CANDIDATES, COMBINED_STEPS), np.nan)
         flat[:, :2] = y[row]
         paths = CandidatePaths(flat, np.ones((1, COMBINED_STEPS)))
         state = state.add_origin(paths, state.open_combiner().combine(paths, calibrated=False))
@@ -280,13 +297,13 @@ def test_candidates_that_hardly_count_do_not_widen_bands() -> None:
 def test_the_network_cannot_widen_bands_far_beyond_naive_errors() -> None:
     rng = np.random.default_rng(9)
     y = 100.0 + np.cumsum(rng.normal(size=900))
-    naive = np.column_stack((y[:-1], np.full((899, 2), np.nan)))
+    naive = add_unknown(y[:-1, None])
     state, _ = StepErrors.create().learn_one_step(
         0.5 * (y[:-1] + y[1:]), np.full(899, 0.5), naive, y[1:], OPTIONS
     )
     for row in range(60, 850, 12):  # the network knows the future well
         state = state.advance(row - int(state.rows[0])).resolve_pending(y[: row + 1], 0)
-        mean = np.full((1, 4, COMBINED_STEPS), np.nan)
+        mean = np.full((1, CANDIDATES, COMBINED_STEPS), np.nan)
         mean[:, 0] = y[row + 1 : row + 49] + 0.3 * rng.normal(size=COMBINED_STEPS)
         mean[:, 1] = y[row]
         paths = CandidatePaths(mean, np.full((1, COMBINED_STEPS), 0.25))
@@ -305,7 +322,9 @@ def test_bands_start_from_the_shape_of_naive_errors() -> None:
         state = StepErrors.create().advance(240).resolve_pending(y[:240], 0)
         for row in range(300, 900, 60):
             state = state.advance(60).resolve_pending(y[row - 240 : row], 0)
-        flat = CandidatePaths(np.full((1, 4, COMBINED_STEPS), np.nan), np.ones((1, COMBINED_STEPS)))
+        flat = CandidatePaths(
+            np.full((1, CANDIDATES, COMBINED_STEPS), np.nan), np.ones((1, COMBINED_STEPS))
+        )
         flat.mean[:, :2] = y[-1]
         made = state.open_combiner().combine(flat)
         factors.append(made.sd[0] / made.raw_sd[0])
@@ -332,13 +351,13 @@ def test_extremes_give_finite_forecasts() -> None:
 
 
 def test_beyond_the_recorded_steps_a_walk_goes_on_and_a_level_stays() -> None:
-    paths = CandidatePaths(np.zeros((1, 4, 960)), np.ones((1, 960)))
+    paths = CandidatePaths(np.zeros((1, CANDIDATES, 960)), np.ones((1, 960)))
     state = StepErrors.create()
-    ramp = np.arange(1.0, COMBINED_STEPS + 1) * np.ones((4, 1))
+    ramp = np.arange(1.0, COMBINED_STEPS + 1) * np.ones((CANDIDATES, 1))
     for square, growth in ((ramp, 2.0**0.5), (np.ones_like(ramp), 1.0)):
         known = state._replace(number=np.full_like(ramp, 1e6), square=square * 1e6,
-                               naive_number=np.full_like(ramp[1:], 1e6),
-                               naive_square=square[1:] * 1e6, ratio=square[0] * 1e6)  # fmt: skip
+                               simple_number=np.full_like(ramp[1:], 1e6),
+                               simple_square=square[1:] * 1e6, ratio=square[0] * 1e6)  # fmt: skip
         sd = known.open_combiner().combine(paths).sd[0]
         assert sd[95] / sd[47] == pytest.approx(growth, rel=0.05)
         assert sd[959] == sd[479]
@@ -358,6 +377,36 @@ def test_origins_are_spread_evenly() -> None:
     assert count_rows_to_origin(rows[3]) == rows[4] - rows[3]
 
 
+def make_version_9(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays of a model without series models, as version 9 stored them."""
+    added = ("series/", "ahead/modeled")
+    old = {name: array for name, array in arrays.items() if not name.startswith(added)}
+    for name in ("number", "square"):
+        old[f"ahead/{name}"] = old[f"ahead/{name}"][:4]
+    for name in ("number", "square", "histogram"):
+        old[f"ahead/naive_{name}"] = old.pop(f"ahead/simple_{name}")[:3]
+    old["ahead/one_step"] = old["ahead/one_step"][:, :, :4]
+    old["ahead/pending"] = np.delete(old["ahead/pending"], [4, 5], axis=1)
+    return old
+
+
+def test_models_of_version_9_learn_their_history_with_series_models() -> None:
+    model = learn_in_parts(table(), ROWS)._model
+    header, arrays = serialize.to_state(model)
+    old = make_version_9(arrays)
+    restored = serialize.from_state(*migrate_state(9, header, old))
+    errors, known = restored.step_errors, model.history.values[:, 0]
+    np.testing.assert_array_equal(errors.number[:4], old["ahead/number"])
+    np.testing.assert_array_equal(errors.simple_square[:3], old["ahead/naive_square"])
+    np.testing.assert_array_equal(errors.pending[:, 6:], old["ahead/pending"][:, 4:])
+    series, _ = learn_series(SeriesState.create(24), known)
+    for one, other in zip(series, restored.history.series, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert errors.modeled_errors[0].min() > len(known) - 70
+    made = errors.combine_one_step(np.zeros(1), np.ones(1), np.full((1, 5), 9.0))
+    assert made.mean[0] < 9.0
+
+
 def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
     model = learn_in_parts(table(), ROWS)._model
     header, arrays = serialize.to_state(model)
@@ -366,12 +415,14 @@ def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
     assert serialize.from_state(header, old).step_errors.number.sum() == 0.0
     added = ("widths", "combined_square", "gain", "volatility", "naive_histogram")
     for without in (added, added[2:], added[4:]):
-        names = [f"ahead/{name}" for name in without]
-        old = {name: array for name, array in arrays.items() if name not in names}
+        old = make_version_9(arrays)
+        for name in without:
+            del old[f"ahead/{name}"]
         old["ahead/pending"] = old["ahead/pending"][:, :7]
         restored = serialize.from_state(*migrate_state(8, header, old)).step_errors
-        assert all(np.sum(getattr(restored, name)) == 0.0 for name in without)
-        np.testing.assert_array_equal(restored.pending[:, :7], old["ahead/pending"])
+        names = [name.replace("naive", "simple") for name in without]
+        assert all(np.sum(getattr(restored, name)) == 0.0 for name in names)
+        np.testing.assert_array_equal(restored.pending[:, 6:9], old["ahead/pending"][:, 4:])
         assert restored.advance(9).resolve_pending(np.arange(300.0), 0).is_valid()
     for name, value in (
         ("number", -1e9),
@@ -379,7 +430,7 @@ def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
         ("square", np.nan),
         ("rows", 1e300),
         ("one_step", -1e9),
-        ("naive_square", -1e9),
+        ("simple_square", -1e9),
         ("level", np.nan),
         ("pull", -np.inf),
         ("calibration", -1e9),
@@ -387,7 +438,9 @@ def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
         ("combined_square", -1e9),
         ("gain", -1e12),
         ("volatility", -1e12),
-        ("naive_histogram", -1e12),
+        ("simple_histogram", -1e12),
+        ("modeled", np.inf),
+        ("modeled_errors", -1e9),
     ):
         broken = {**arrays, f"ahead/{name}": arrays[f"ahead/{name}"] + value}
         with pytest.raises(ModelError, match="errors of past forecasts"):
@@ -442,7 +495,7 @@ def combine_by_loop(sd: FloatArray, made: FloatArray, y: FloatArray) -> list[tup
     for s, f, truth in zip(sd, made, y, strict=True):
         gap = 2.0 * np.log(s) - level / rows if rows else 0.0
         at = 1 + int(np.sum(gap > np.array([-1.0, 0.0, 1.0])))
-        known = [k for k in range(4) if not np.isnan(f[k]) and (rows or not k)]
+        known = [k for k in range(4) if not np.isnan(f[k]) and (count[0, k] or not k)]
         own = square[0, 0] / max(count[0, 0], 1.0)
         weight = np.zeros(4)
         for k in known:
@@ -520,13 +573,15 @@ def test_one_step_weights_follow_the_errors_of_all_rows_before() -> None:
     made = y[:, None] + rng.normal(size=(300, 4)) * [1.0, 0.8, 1.5, 2.0]
     made[:40, 2:] = np.nan
     sd = np.exp(0.7 * rng.normal(size=300))
-    errors, found = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y, OPTIONS)
+    errors, found = StepErrors.create().learn_one_step(
+        made[:, 0], sd, add_unknown(made[:, 1:]), y, OPTIONS
+    )
     mean, wide = np.array(combine_by_loop(sd, made, y)).T
     np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
     combined = combine_widths_by_loop(mean, wide, y)
     np.testing.assert_allclose(found.raw_sd, combined, rtol=1e-9)
     assert np.mean((mean - y)[100:] ** 2) < 0.9 * np.mean((made[100:, 1] - y[100:]) ** 2)
-    frozen = errors.combine_one_step(made[:, 0], sd, made[:, 1:])
+    frozen = errors.combine_one_step(made[:, 0], sd, add_unknown(made[:, 1:]))
     assert frozen.mean[0] != mean[0]
 
 
@@ -538,7 +593,9 @@ def test_one_step_intervals_hold_for_the_combined_mean() -> None:
     made = y[:, None] + np.column_stack((sd, *[np.full(4000, 1.0)] * 3)) * rng.normal(
         size=(4000, 4)
     )
-    _, found = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y, OPTIONS)
+    _, found = StepErrors.create().learn_one_step(
+        made[:, 0], sd, add_unknown(made[:, 1:]), y, OPTIONS
+    )
     inside = NormalMixture(found.stated).score_values(y).in_90[1000:]
     assert 0.88 <= np.mean(inside) <= 0.92
     sure = np.abs(found.mean - y)[1001::2]
@@ -551,7 +608,7 @@ def test_a_walk_is_pulled_to_its_last_value() -> None:
     last = np.concatenate(([0.0], y[:-1]))
     made = np.column_stack((last + 0.3 * rng.normal(size=3000), last, last + 2.0, last - 2.0))
     _, found = StepErrors.create().learn_one_step(
-        made[:, 0], np.ones(3000), made[:, 1:], y, OPTIONS
+        made[:, 0], np.ones(3000), add_unknown(made[:, 1:]), y, OPTIONS
     )
     assert np.mean(np.abs(found.mean - last)[1000:]) < 0.03
 
@@ -562,8 +619,10 @@ def test_an_outlier_does_not_make_one_step_weights_equal() -> None:
     made = y[:, None] + rng.normal(size=(400, 4)) * [0.3, 2.0, 2.0, 2.0]
     y[200] = 1e9
     sd = np.full(400, 0.3)
-    errors, _ = StepErrors.create().learn_one_step(made[:, 0], sd, made[:, 1:], y, OPTIONS)
-    mean = errors.combine_one_step(np.zeros(1), sd[:1], np.ones((1, 3))).mean
+    errors, _ = StepErrors.create().learn_one_step(
+        made[:, 0], sd, add_unknown(made[:, 1:]), y, OPTIONS
+    )
+    mean = errors.combine_one_step(np.zeros(1), sd[:1], add_unknown(np.ones((1, 3)))).mean
     assert abs(mean[0]) < 0.05
 
 
@@ -577,7 +636,7 @@ def test_a_best_forecast_without_spread_tells_nothing_of_the_gain(sd: float) -> 
     """Warnings are errors here: a constant series has no spread."""
     values = np.full(200, 7.0)
     errors = StepErrors.create().advance(100)
-    paths = build_candidates(np.full((1, 48), 7.0), np.full((1, 48), sd), values[None, :100], 24)
+    paths = build_naive(np.full((1, 48), 7.0), np.full((1, 48), sd), values[None, :100], 24)
     errors = errors.resolve_pending(values[:100], 24)
     made = errors.open_combiner().combine(paths)
     found = errors.add_origin(paths, made).advance(60).resolve_pending(values[:160], 24)

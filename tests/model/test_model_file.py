@@ -114,8 +114,8 @@ def test_newer_and_wrong_headers(tmp_path: Path, model_path: Path) -> None:
     def told(**changes: Any) -> str:
         return refusal(changed_header(tmp_path, model_path, **changes))
 
-    assert told(version=10, kbnn="9.0") == (
-        "M: was written by a newer kbnn, 9.0 (format 10); this is 0.2.0, which reads format 9"
+    assert told(version=11, kbnn="9.0") == (
+        "M: was written by a newer kbnn, 9.0 (format 11); this is 0.2.0, which reads format 10"
     )
     assert told(format="other") == "M: is not a kbnn model"
     assert told(version="1") == "M: is damaged (its version)"

@@ -1,0 +1,285 @@
+/* Exponential smoothing and an autoregression of one series. */
+#include "series.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SQUARE_DECAY, CHANGE_DECAY, EVIDENCE_POWER, EVIDENCE_LIMIT, PRIOR_PRECISION, MAX_ERROR_SD,
+       MIN_WEIGHT, LARGEST };
+
+static double smoothed(const kb_series *s, int64_t k, double acc, int64_t row)
+{
+    const int seasonal = k < s->seasonal_rules && s->counts[KB_SERIES_SEASON_READY] > 0.0;
+    return s->level[k] + acc + (seasonal ? s->seasonal[k * s->season + row % s->season] : 0.0);
+}
+
+static double limited(double value, double largest)
+{
+    return value > largest ? largest : value < -largest ? -largest : value;
+}
+
+/* The weights of the rules: powers of their squared errors. Returns 0 if there is none. */
+static int weigh_rules(const kb_series *s, double *weight)
+{
+    const double *c = s->counts, *limits = s->constants;
+    double least = INFINITY, total = 0.0;
+    for (int64_t k = 0; k < s->rules; k++) {
+        const int usable = !(s->rule[k].uses_log > 0.0 && c[KB_SERIES_NONPOSITIVE] > 0.0);
+        weight[k] = usable;
+        if (usable && s->square[k] < least)
+            least = s->square[k];
+    }
+    const double power = limits[EVIDENCE_POWER] * fmin(c[KB_SERIES_SCORED], limits[EVIDENCE_LIMIT]);
+    for (int64_t k = 0; k < s->rules; k++) {
+        const double ratio = s->square[k] > 0.0 ? least / s->square[k] : 1.0;
+        weight[k] = weight[k] > 0.0 ? pow(ratio, power) : 0.0;
+        weight[k] = weight[k] < limits[MIN_WEIGHT] ? 0.0 : weight[k];
+        total += weight[k];
+    }
+    for (int64_t k = 0; k < s->rules; k++)
+        weight[k] /= total;
+    return total > 0.0;
+}
+
+static void forecast_smoothing(const kb_series *s, int64_t steps, double *path, double *weight)
+{
+    const double largest = s->constants[LARGEST];
+    if (s->counts[KB_SERIES_KNOWN] < 1.0 || !weigh_rules(s, weight)) {
+        for (int64_t h = 0; h < steps; h++)
+            path[h] = NAN;
+        return;
+    }
+    memset(path, 0, steps * sizeof(double));
+    const int64_t next = (int64_t)s->counts[KB_SERIES_ROWS];
+    for (int64_t k = 0; k < s->rules; k++) {
+        if (!(weight[k] > 0.0))
+            continue;
+        double share = 1.0, drift = 0.0;
+        for (int64_t h = 0; h < steps; h++) {
+            share *= s->rule[k].phi;
+            drift += share * s->trend[k];
+            const double m = smoothed(s, k, drift, next + h);
+            path[h] += weight[k] * limited(s->rule[k].uses_log > 0.0 ? exp(m) : m, largest);
+        }
+    }
+}
+
+static double change(const double *newest, int64_t back)
+{
+    const double d = newest[1 - back] - newest[-back];
+    return d == d ? d : 0.0;
+}
+
+/* The regressors of the next change; `newest` is the last of consecutive values. */
+static void regress(const kb_series *s, const double *newest, double scale, double *x)
+{
+    int64_t j = 0;
+    for (int64_t i = 1; i <= s->lags; i++)
+        x[j++] = change(newest, i) / scale;
+    if (s->season) {
+        x[j++] = change(newest, s->season) / scale;
+        x[j++] = change(newest, s->season + 1) / scale;
+    }
+    x[j] = (newest[0] - s->counts[KB_SERIES_MEAN]) / scale;
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        total += a[i] * b[i];
+    return total;
+}
+
+static int is_regression_ready(const kb_series *s)
+{
+    const double *last = s->recent + s->recent_rows - 1;
+    return last[-s->lags] == last[-s->lags] && s->counts[KB_SERIES_CHANGE_SQUARE] > 0.0;
+}
+
+static double change_sd(const kb_series *s)
+{
+    return sqrt(s->counts[KB_SERIES_CHANGE_SQUARE] / s->counts[KB_SERIES_CHANGES]);
+}
+
+/* `work` has room for order + recent_rows + steps numbers. */
+static void forecast_regression(const kb_series *s, int64_t steps, double *path, double *work)
+{
+    double *x = work, *values = work + s->order;
+    const double largest = s->constants[LARGEST];
+    const int ready = is_regression_ready(s);
+    memcpy(values, s->recent, s->recent_rows * sizeof(double));
+    for (int64_t h = 0; h < steps; h++) {
+        double *newest = values + s->recent_rows - 1 + h;
+        path[h] = NAN;
+        if (!ready)
+            continue;
+        regress(s, newest, 1.0, x);
+        const double next = newest[0] + dot(s->weight, x, s->order);
+        path[h] = newest[1] = next == next ? limited(next, largest) : newest[0];
+    }
+}
+
+void kb_forecast_series(const kb_series *s, int64_t steps, double *path, double *work)
+{
+    forecast_smoothing(s, steps, path, work);
+    forecast_regression(s, steps, path + steps, work + s->rules);
+}
+
+/* Start levels, trends and seasonal terms from the first two seasons, and smooth the second. */
+static void start_season(kb_series *s)
+{
+    const int64_t season = s->season;
+    for (int64_t k = 0; k < s->seasonal_rules; k++) {
+        const kb_smoothing_rule r = s->rule[k];
+        double mean[2] = {0.0, 0.0}, number[2] = {0.0, 0.0}, *terms = s->seasonal + k * season;
+        for (int64_t i = 0; i < 2 * season; i++) {
+            const double v = r.uses_log > 0.0 ? log(s->start[i]) : s->start[i];
+            if (isfinite(v)) {
+                mean[i / season] += v;
+                number[i / season]++;
+            }
+        }
+        for (int half = 0; half < 2; half++)
+            mean[half] = number[half] > 0.0 ? mean[half] / number[half] : s->level[k];
+        const double slope = number[0] > 0.0 ? (mean[1] - mean[0]) / season : 0.0;
+        for (int64_t i = 0; i < season; i++) {
+            double total = 0.0, known = 0.0;
+            for (int64_t j = i; j < 2 * season; j += season) {
+                const double v = r.uses_log > 0.0 ? log(s->start[j]) : s->start[j];
+                if (isfinite(v)) {
+                    total += v - (mean[0] + slope * (j - 0.5 * (season - 1)));
+                    known++;
+                }
+            }
+            terms[i] = known > 0.0 ? total / known : 0.0;
+        }
+        double level = mean[1] - 0.5 * slope * (season + 1), trend = r.beta > 0.0 ? slope : 0.0;
+        for (int64_t j = season; j < 2 * season; j++) {
+            const double v = r.uses_log > 0.0 ? log(s->start[j]) : s->start[j];
+            const double ahead = level + r.phi * trend;
+            const double e = isfinite(v) ? v - ahead - terms[j - season] : 0.0;
+            level = ahead + r.alpha * e;
+            trend = r.phi * trend + r.beta * r.alpha * e;
+        }
+        s->level[k] = isfinite(level) ? level : 0.0;
+        s->trend[k] = isfinite(trend) ? trend : 0.0;
+    }
+    memset(s->square, 0, s->rules * sizeof(double));
+    s->counts[KB_SERIES_SCORED] = 0.0;
+    s->counts[KB_SERIES_SEASON_READY] = 1.0;
+}
+
+static void learn_smoothing(kb_series *s, double y)
+{
+    double *c = s->counts;
+    const int64_t row = (int64_t)c[KB_SERIES_ROWS];
+    const int known = isfinite(y), first = known && !(c[KB_SERIES_KNOWN] > 0.0);
+    const double largest = s->constants[LARGEST];
+    if (known && y <= 0.0)
+        c[KB_SERIES_NONPOSITIVE] = 1.0;
+    for (int64_t k = 0; k < s->rules; k++) {
+        const kb_smoothing_rule r = s->rule[k];
+        const double v = r.uses_log > 0.0 ? (y > 0.0 ? log(y) : NAN) : y;
+        if (first) {
+            s->level[k] = isfinite(v) ? v : 0.0;
+            continue;
+        }
+        if (!(c[KB_SERIES_KNOWN] > 0.0))
+            continue;
+        const double ahead = s->level[k] + r.phi * s->trend[k];
+        const double m = smoothed(s, k, r.phi * s->trend[k], row);
+        if (known) {
+            const double gap = limited((r.uses_log > 0.0 ? exp(m) : m) - y, largest);
+            s->square[k] = s->square[k] * s->constants[SQUARE_DECAY] + gap * gap;
+        }
+        const double e = isfinite(v) && isfinite(v - m) ? v - m : 0.0;
+        const double gain = fmax(r.alpha, 1.0 / (c[KB_SERIES_KNOWN] + 1.0));
+        s->level[k] = ahead + gain * e;
+        s->trend[k] = r.phi * s->trend[k] + r.beta * gain * e;
+        if (k < s->seasonal_rules && c[KB_SERIES_SEASON_READY] > 0.0)
+            s->seasonal[k * s->season + row % s->season] += r.gamma * (1.0 - gain) * e;
+    }
+    if (known && !first)
+        c[KB_SERIES_SCORED] = c[KB_SERIES_SCORED] * s->constants[SQUARE_DECAY] + 1.0;
+    c[KB_SERIES_KNOWN] += known;
+    if (row < 2 * s->season)
+        s->start[row] = y;
+    c[KB_SERIES_ROWS] = row + 1.0;
+    if (s->season && row == 2 * s->season - 1 && c[KB_SERIES_KNOWN] > 0.0)
+        start_season(s);
+}
+
+/* One step of recursive least squares with forgetting. */
+static void learn_weights(kb_series *s, double target, double *x, double *gain)
+{
+    const int64_t n = s->order;
+    const double prior_var = 1.0 / s->constants[PRIOR_PRECISION];
+    const double decay = s->constants[CHANGE_DECAY];
+    for (int64_t i = 0; i < n; i++)
+        gain[i] = dot(s->cov + i * n, x, n);
+    const double total = 1.0 + dot(gain, x, n), error = target - dot(s->weight, x, n);
+    if (!(total >= 1.0) || !isfinite(total) || !isfinite(error)) { /* lost by rounding */
+        memset(s->cov, 0, n * n * sizeof(double));
+        for (int64_t i = 0; i < n; i++)
+            s->cov[i * n + i] = prior_var;
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        s->weight[i] += gain[i] / total * error;
+        for (int64_t k = 0; k < n; k++)
+            s->cov[i * n + k] = (s->cov[i * n + k] - gain[i] * gain[k] / total) / decay;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!(s->cov[i * n + i] > prior_var))
+            continue;
+        const double factor = sqrt(prior_var / s->cov[i * n + i]);
+        for (int64_t k = 0; k < n; k++) {
+            s->cov[i * n + k] *= factor;
+            s->cov[k * n + i] *= factor;
+        }
+    }
+}
+
+/* `work` has room for 2 * order + recent_rows + 1 numbers. */
+static void learn_regression(kb_series *s, double y, double *work)
+{
+    double *c = s->counts, *last = s->recent + s->recent_rows - 1, *x = work, *gain = x + s->order;
+    const double decay = s->constants[CHANGE_DECAY], limit = s->constants[MAX_ERROR_SD];
+    const int known = isfinite(y), ready = is_regression_ready(s);
+    double value = y;
+    if (!known && ready) {
+        forecast_regression(s, 1, &value, work);
+    } else if (!known) {
+        value = last[0];
+    } else {
+        const double change_now = y - last[0];
+        if (ready) {
+            const double sd = change_sd(s);
+            regress(s, last, sd, x);
+            learn_weights(s, limited(change_now / sd, limit), x, gain);
+        }
+        if (isfinite(change_now)) {
+            c[KB_SERIES_CHANGES] = c[KB_SERIES_CHANGES] * decay + 1.0;
+            c[KB_SERIES_CHANGE_SQUARE] *= decay;
+            c[KB_SERIES_CHANGE_SQUARE] += change_now * change_now;
+        }
+        c[KB_SERIES_MEAN_NUMBER] = c[KB_SERIES_MEAN_NUMBER] * decay + 1.0;
+        c[KB_SERIES_MEAN] += (y - c[KB_SERIES_MEAN]) / c[KB_SERIES_MEAN_NUMBER];
+    }
+    memmove(s->recent, s->recent + 1, (s->recent_rows - 1) * sizeof(double));
+    last[0] = value;
+}
+
+void kb_learn_series(kb_series *s, const double *y, int64_t n, int64_t steps, double *paths,
+                     double *work)
+{
+    const double largest = s->constants[LARGEST];
+    for (int64_t row = 0; row < n; row++) {
+        if (steps)
+            kb_forecast_series(s, steps, paths + 2 * row * steps, work);
+        const double value = isfinite(y[row]) ? limited(y[row], largest) : NAN;
+        learn_smoothing(s, value);
+        learn_regression(s, value, work);
+    }
+}
