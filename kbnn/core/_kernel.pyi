@@ -169,11 +169,16 @@ def learn_series(
     state: tuple[FloatArray, ...],
     rules: FloatArray,
     constants: FloatArray,
+    prior_var: FloatArray,
     y: FloatArray,
     steps: int,
 ) -> FloatArray: ...
 def forecast_series(
-    state: tuple[FloatArray, ...], rules: FloatArray, constants: FloatArray, steps: int
+    state: tuple[FloatArray, ...],
+    rules: FloatArray,
+    constants: FloatArray,
+    prior_var: FloatArray,
+    steps: int,
 ) -> FloatArray: ...
 def exceeds_limits(values: FloatArray, smallest: float, largest: float) -> tuple[bool, bool]: ...
 def stack_columns(columns: list[FloatArray], x: FloatArray) -> None: ...

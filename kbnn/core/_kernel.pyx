@@ -236,6 +236,7 @@ cdef extern from "series.h" nogil:
         int64_t season, rules, seasonal_rules, lags, order, recent_rows
         const kb_smoothing_rule *rule
         const double *constants
+        const double *prior_var
         double *counts
         double *start
         double *level
@@ -245,6 +246,7 @@ cdef extern from "series.h" nogil:
         double *weight
         double *cov
         double *recent
+        double *errors
     void kb_learn_series(kb_series *, const double *, int64_t, int64_t, double *, double *)
     void kb_forecast_series(const kb_series *, int64_t, double *, double *)
 
@@ -1097,45 +1099,47 @@ cdef class _Series:
     cdef kb_series at
     cdef list held
 
-    cdef int open(self, tuple state, rules, constants, bint write) except -1:
+    cdef int open(self, tuple state, rules, constants, prior_var, bint write) except -1:
         cdef list parts = [_buffer(array, "state", write) for array in state]
         cdef _Buffer rule = _buffer(rules, "rules"), fixed = _buffer(constants, "constants")
+        cdef _Buffer prior = _buffer(prior_var, "prior_var")
         cdef int64_t season = state[5].shape[1]
-        cdef int64_t lengths[9]
-        cdef double *at[9]
+        cdef int64_t lengths[10]
+        cdef double *at[10]
         cdef _Buffer part
         cdef int k
-        for k in range(9):
+        for k in range(10):
             part = parts[k]
             at[k], lengths[k] = <double *>part.at, part.length
         cdef int64_t count = lengths[2], order = lengths[6]
-        cdef int64_t lags = order - 1 - (2 if season else 0)
+        cdef int64_t lags = order - (9 if season else 3)
         if (lengths[0] != KB_SERIES_COUNTS or lengths[1] != 2 * season or lengths[3] != count
                 or lengths[4] != count or lengths[5] != state[5].shape[0] * season
                 or state[5].shape[0] > count or lengths[7] != order * order
-                or lags < 1 or lengths[8] < max(lags + 1, season + 2) or rule.length != 5 * count
-                or fixed.length != 8):
+                or lags < 1 or lengths[8] < max(lags + 1, 2 * season + 1)
+                or lengths[9] != lengths[8] or rule.length != 5 * count or fixed.length != 7
+                or prior.length != order):
             raise ValueError("the arrays of the series do not have its sizes")
-        self.held = [*parts, rule, fixed]
+        self.held = [*parts, rule, fixed, prior]
         self.at.season, self.at.rules, self.at.seasonal_rules = season, count, state[5].shape[0]
         self.at.order, self.at.lags = order, lags
         self.at.recent_rows = lengths[8]
         self.at.rule = <const kb_smoothing_rule *>rule.at
-        self.at.constants = <const double *>fixed.at
+        self.at.constants, self.at.prior_var = <const double *>fixed.at, <const double *>prior.at
         self.at.counts, self.at.start, self.at.level, self.at.trend = at[0], at[1], at[2], at[3]
         self.at.square, self.at.seasonal, self.at.weight = at[4], at[5], at[6]
-        self.at.cov, self.at.recent = at[7], at[8]
+        self.at.cov, self.at.recent, self.at.errors = at[7], at[8], at[9]
         return 0
 
     cdef _Buffer make_room(self, int64_t steps):
-        cdef int64_t size = 2 * self.at.order + self.at.rules + self.at.recent_rows + steps + 1
-        return _buffer(_empty(size), "room", True)
+        cdef int64_t size = 2 * self.at.order + self.at.rules
+        return _buffer(_empty(size + 2 * (self.at.recent_rows + steps + 1)), "room", True)
 
 
-def learn_series(tuple state, rules, constants, y, int64_t steps):
+def learn_series(tuple state, rules, constants, prior_var, y, int64_t steps):
     """Learn values in place; return forecasts (n, 2, steps) made before each."""
     cdef _Series series = _Series.__new__(_Series)
-    series.open(state, rules, constants, True)
+    series.open(state, rules, constants, prior_var, True)
     cdef _Buffer given = _buffer(y, "y"), room = series.make_room(steps)
     paths = _empty((given.length, 2, steps))
     cdef _Buffer out = _buffer(paths, "paths", True)
@@ -1145,10 +1149,10 @@ def learn_series(tuple state, rules, constants, y, int64_t steps):
     return paths
 
 
-def forecast_series(tuple state, rules, constants, int64_t steps):
+def forecast_series(tuple state, rules, constants, prior_var, int64_t steps):
     """Return the forecasts (2, steps) after the values learned."""
     cdef _Series series = _Series.__new__(_Series)
-    series.open(state, rules, constants, False)
+    series.open(state, rules, constants, prior_var, False)
     cdef _Buffer room = series.make_room(steps)
     path = _empty((2, steps))
     cdef _Buffer out = _buffer(path, "path", True)

@@ -14,13 +14,17 @@ are positive. The forecast is the mean of the rules' forecasts, with weights tha
 their squared errors of one step (discounted by 2^(-age/200 rows)), as under Gaussian likelihoods.
 Seasonal terms start from the first two seasons.
 
-**The autoregression** is linear in past changes d_t = y_t - y_(t-1) and in the level:
+**The autoregression** is linear in past changes d_t = y_t - y_(t-1), in its own past errors e_t and
+in levels:
 
-    d_(t+1) ~ w . (d_t, ..., d_(t-7), d_(t+1-s), d_(t-s), y_t - mean)
+    d_(t+1) ~ w . (d_t, ..., d_(t-7), e_t, d_(t+1-s), d_(t-s), d_(t+1-2s), y_t - y_(t-s),
+                   e_(t+1-s), e_(t-s), y_t - mean, 1)
 
-by recursive least squares with forgetting (half after 1,000 rows) from the prior w ~ N(0, 1/30), in
-units of the changes' root mean square. Forecasts of several steps are recursive. A missing value is
-replaced by the forecast of one step.
+so that it is near a seasonal ARIMA model. The weights are those of recursive least squares with
+forgetting (half after 1,000 rows) from the prior w ~ N(0, 1/30), in units of the changes' root mean
+square. Those of the mean and of 1 have narrower priors, and that of d_(t+1-s) has the mean 1/2. A
+forecast returns to the mean or ignores it, and never flees from it. Forecasts of several steps are
+recursive, with errors of 0. A missing value is replaced by the forecast of one step.
 
 `kbnn/core/csrc/series.c` is the compiled version.
 """
@@ -55,14 +59,19 @@ MIN_RULE_WEIGHT: Final = 1e-4
 LAGS: Final = 8
 CHANGE_DECAY: Final = 0.5 ** (1.0 / 1000.0)
 PRIOR_PRECISION: Final = 30.0
+MEAN_PRIOR_PRECISION: Final = 1000.0
+DRIFT_PRIOR_PRECISION: Final = 300.0
+"""Prior precisions of the weights, of that of y - mean, and of that of 1."""
+SEASON_PRIOR_MEAN: Final = 0.5
+"""Prior mean of the weight of the change a season ago."""
 MAX_CHANGE_SD: Final = 5.0
 """Limit of a change that is learned, in root mean squares."""
 LARGEST: Final = 1e141
 """Limit of values and forecasts: their squares are finite."""
 
 _CONSTANTS: Final = np.array([
-    SQUARE_DECAY, CHANGE_DECAY, EVIDENCE_POWER, EVIDENCE_LIMIT_ROWS, PRIOR_PRECISION, MAX_CHANGE_SD,
-    MIN_RULE_WEIGHT, LARGEST,
+    SQUARE_DECAY, CHANGE_DECAY, EVIDENCE_POWER, EVIDENCE_LIMIT_ROWS, MAX_CHANGE_SD, MIN_RULE_WEIGHT,
+    LARGEST,
 ])  # fmt: skip
 _ROWS, _KNOWN, _SCORED, _NONPOSITIVE, _SEASON_READY = range(5)
 _CHANGES, _CHANGE_SQUARE, _MEAN_NUMBER, _MEAN = range(5, 9)
@@ -80,7 +89,18 @@ def list_rules(season: int) -> FloatArray:
     ])  # fmt: skip
 
 
+def make_prior(season: int) -> tuple[FloatArray, FloatArray]:
+    """Make prior means and variances (P,) of the weights of the autoregression."""
+    mean = np.zeros(LAGS + 3 + 6 * bool(season))
+    precision = np.full(len(mean), PRIOR_PRECISION)
+    precision[-2:] = MEAN_PRIOR_PRECISION, DRIFT_PRIOR_PRECISION
+    if season:
+        mean[LAGS + 1] = SEASON_PRIOR_MEAN
+    return mean, 1.0 / precision
+
+
 _RULES: Final = (list_rules(0), list_rules(1))
+_PRIOR: Final = (make_prior(0), make_prior(1))
 
 
 class SeriesState(NamedTuple):
@@ -96,12 +116,14 @@ class SeriesState(NamedTuple):
     weight: FloatArray  # (P,)
     cov: FloatArray  # (P, P)
     recent: FloatArray  # (R,) the last values, newest last, NaN before the first
+    errors: FloatArray  # (R,) the last errors of the autoregression
 
     @classmethod
     def create(cls, season: int) -> SeriesState:
         """Create a state without rows; seasons that are too long are left out."""
         season = season if 1 < season <= MAX_SEASON_ROWS else 0
-        rules, order = len(_RULES[season > 0]), LAGS + 1 + 2 * (season > 0)
+        rules, (mean, prior_var) = len(_RULES[season > 0]), _PRIOR[season > 0]
+        recent_rows = max(LAGS + 1, 2 * season + 1)
         return cls(
             np.zeros(9),
             np.full(2 * season, np.nan),
@@ -109,9 +131,10 @@ class SeriesState(NamedTuple):
             np.zeros(rules),
             np.zeros(rules),
             np.zeros((_count_seasonal(season), season)),
-            np.zeros(order),
-            np.eye(order) / PRIOR_PRECISION,
-            np.full(max(LAGS + 1, season + 2), np.nan),
+            mean.copy(),
+            np.diag(prior_var),
+            np.full(recent_rows, np.nan),
+            np.zeros(recent_rows),
         )
 
     @property
@@ -124,7 +147,7 @@ class SeriesState(NamedTuple):
         if self.seasonal.ndim != 2 or self.season > MAX_SEASON_ROWS:
             return False
         like = SeriesState.create(self.season)
-        known = [self.level, self.trend, self.seasonal, self.weight, self.cov]
+        known = [self.level, self.trend, self.seasonal, self.weight, self.cov, self.errors]
         sums = self.counts[:_MEAN], self.square
         return (
             all(part.shape == other.shape for part, other in zip(self, like, strict=True))
@@ -146,8 +169,7 @@ def learn_series(
     y = np.ascontiguousarray(y, np.float64)
     if kernel.is_compiled() if compiled is None else compiled:
         copy = SeriesState(*(part.copy() for part in state))
-        rules = _RULES[state.season > 0]
-        return copy, kernel.learn_series(copy, rules, _CONSTANTS, y, steps)
+        return copy, kernel.learn_series(copy, _list_constants(state), y, steps)
     models = _SeriesModels(state)
     paths = np.empty((len(y), MODELS, steps))
     for row, value in enumerate(np.clip(y, -LARGEST, LARGEST)):
@@ -160,8 +182,13 @@ def learn_series(
 def forecast_series(state: SeriesState, steps: int, compiled: bool | None = None) -> FloatArray:
     """Forecast some steps: (2, steps), NaN while a model has too few values."""
     if kernel.is_compiled() if compiled is None else compiled:
-        return kernel.forecast_series(state, _RULES[state.season > 0], _CONSTANTS, steps)
+        return kernel.forecast_series(state, _list_constants(state), steps)
     return _SeriesModels(state).forecast(steps)
+
+
+def _list_constants(state: SeriesState) -> tuple[FloatArray, ...]:
+    seasonal = state.season > 0
+    return _RULES[seasonal], _CONSTANTS, _PRIOR[seasonal][1]
 
 
 def compute_lag_slopes(state: SeriesState, lags: list[int]) -> FloatArray:
@@ -171,25 +198,47 @@ def compute_lag_slopes(state: SeriesState, lags: list[int]) -> FloatArray:
     smoothing is concerned.
     """
     slopes = np.zeros((MODELS, len(lags)))
-    w, season = state.weight, state.season
-    past = np.zeros(max([*lags, LAGS + 1, season + 2]) + 2)
-    past[1] += 1.0 + w[-1]
-    for i in range(1, LAGS + 1):
-        past[i : i + 2] += w[i - 1] * np.array([1.0, -1.0])
-    for k, back in enumerate((season, season + 1) if season else ()):
-        past[back : back + 2] += w[LAGS + k] * np.array([1.0, -1.0])
-    slopes[AUTOREGRESSION] = past[lags]
+    season = state.season
+    slopes[AUTOREGRESSION] = _compute_regression_response(state, max(lags, default=0))[lags]
     rule_weights = _SeriesModels(state).weigh_rules()
     alpha, beta, phi, gamma, _ = _RULES[season > 0].T
     level, trend = alpha, alpha * beta
-    response = np.zeros(len(past))
-    for back in range(1, max(lags) + 1 if lags else 1):
+    response = np.zeros(max([*lags, season]) + 1)
+    for back in range(1, max(lags, default=0) + 1):
         response[back] += rule_weights @ (level + phi * trend)
         level, trend = _decay_response(level, trend, alpha, beta, phi)
     if season and state.counts[_SEASON_READY]:
         response[season] += rule_weights @ (gamma * (1.0 - alpha))
     slopes[SMOOTHING] = response[lags]
     return slopes
+
+
+def _compute_regression_response(state: SeriesState, rows: int) -> FloatArray:
+    """Compute the derivatives of the autoregression's forecast by the value of 0 to R rows ago.
+
+    R is at least `rows`. Past errors are e = y - forecast, so that they have derivatives too.
+    """
+    w, season = state.weight, state.season
+    values = np.zeros(max(rows, LAGS + 1, 2 * season + 1) + 1)
+    errors = np.zeros(len(values))
+    changes = [(k + 1, k + 2) for k in range(LAGS)]
+    weights = w[:LAGS]
+    if season:
+        pairs = [(season, season + 1), (season + 1, season + 2), (2 * season, 2 * season + 1)]
+        changes += [*pairs, (1, season + 1)]
+        weights = np.concatenate((weights, w[LAGS + 1 : LAGS + 5]))
+        errors[[season, season + 1]] = w[LAGS + 5 : LAGS + 7]
+    for weight, (newer, older) in zip(weights, changes, strict=True):
+        values[newer] += weight
+        values[older] -= weight
+    values[1] += 1.0 + min(w[-2], 0.0)
+    errors[1] += w[LAGS]
+    used = np.flatnonzero(errors)
+    response = values + errors
+    for back in range(1, len(values)):
+        earlier = used[used < back]
+        response[back] -= errors[earlier] @ response[back - earlier]
+    return response
 
 
 def _decay_response(
@@ -209,7 +258,8 @@ class _SeriesModels:
 
     def __init__(self, state: SeriesState) -> None:
         (self._counts, self._start, self._level, self._trend, self._square, self._seasonal,
-         self._weight, self._cov, self._recent) = (part.copy() for part in state)  # fmt: skip
+         self._weight, self._cov, self._recent, self._errors) = (
+             part.copy() for part in state)  # fmt: skip
         self._season = state.season
         alpha, beta, phi, gamma, log = _RULES[self._season > 0].T
         self._alpha, self._beta, self._phi, self._gamma = alpha, beta, phi, gamma
@@ -219,7 +269,7 @@ class _SeriesModels:
         """Return what was learned."""
         return SeriesState(
             self._counts, self._start, self._level, self._trend, self._square, self._seasonal,
-            self._weight, self._cov, self._recent,
+            self._weight, self._cov, self._recent, self._errors,
         )  # fmt: skip
 
     def forecast(self, steps: int) -> FloatArray:
@@ -322,51 +372,74 @@ class _SeriesModels:
         known = bool(np.isfinite(self._recent[-1 - LAGS]))
         return known and bool(self._counts[_CHANGE_SQUARE] > 0.0)
 
-    def _regress(self, recent: FloatArray, scale: float) -> FloatArray:
-        """Return the regressors (P,) of the change after some values."""
-        change = np.nan_to_num(np.diff(recent))
-        parts = [change[: -LAGS - 1 : -1]]
-        if self._season:
-            parts.append(change[[-self._season, -self._season - 1]])
-        return np.concatenate((*parts, [recent[-1] - self._counts[_MEAN]])) / scale
+    @property
+    def _change_sd(self) -> float:
+        return float(np.sqrt(self._counts[_CHANGE_SQUARE] / self._counts[_CHANGES]))
+
+    def _regress(self, recent: FloatArray, errors: FloatArray, scale: float) -> FloatArray:
+        """Return the regressors (P,) of the change after some values and errors."""
+        change, s = np.nan_to_num(np.diff(recent)), self._season
+        parts = [change[: -LAGS - 1 : -1], errors[-1:]]
+        if s:
+            level = np.nan_to_num(recent[-1:] - recent[-1 - s])
+            parts += [change[[-s, -s - 1, -2 * s]], level, errors[[-s, -s - 1]]]
+        parts.append(recent[-1:] - self._counts[_MEAN])
+        with np.errstate(over="ignore"):
+            return np.concatenate((*(part / scale for part in parts), [1.0]))
 
     def _forecast_regression(self, steps: int) -> FloatArray:
-        path, recent = np.full(steps, np.nan), self._recent.copy()
+        path = np.full(steps, np.nan)
         if not self._is_regression_ready:
             return path
+        recent, errors, sd = self._recent, np.append(self._errors, np.zeros(steps)), self._change_sd
+        weight = self._weight.copy()
+        weight[-2] = min(weight[-2], 0.0)  # never away from the mean
         for h in range(steps):
-            made = recent[-1] + self._weight @ self._regress(recent, 1.0)
-            path[h] = np.clip(made, -LARGEST, LARGEST) if np.isfinite(made) else recent[-1]
+            with np.errstate(over="ignore", invalid="ignore"):
+                known = errors[h : h + len(recent)]
+                made = recent[-1] + sd * (weight @ self._regress(recent, known, sd))
+            path[h] = recent[-1] if np.isnan(made) else np.clip(made, -LARGEST, LARGEST)
             recent = np.append(recent[1:], path[h])
         return path
 
     def _learn_regression(self, y: float) -> None:
-        counts, ready = self._counts, self._is_regression_ready
+        counts, ready, error = self._counts, self._is_regression_ready, 0.0
+        value = y
         if not np.isfinite(y):
-            y = self._forecast_regression(1)[0] if ready else self._recent[-1]
-            self._recent = np.append(self._recent[1:], y)
-            return
-        change = y - self._recent[-1]
-        if ready:
-            sd = float(np.sqrt(counts[_CHANGE_SQUARE] / counts[_CHANGES]))
-            target = float(np.clip(change / sd, -MAX_CHANGE_SD, MAX_CHANGE_SD))
-            self._learn_weights(self._regress(self._recent, sd), target)
-        if np.isfinite(change):
-            counts[_CHANGES] = counts[_CHANGES] * CHANGE_DECAY + 1.0
-            counts[_CHANGE_SQUARE] = counts[_CHANGE_SQUARE] * CHANGE_DECAY + change**2
-        counts[_MEAN_NUMBER] = counts[_MEAN_NUMBER] * CHANGE_DECAY + 1.0
-        counts[_MEAN] += (y - counts[_MEAN]) / counts[_MEAN_NUMBER]
-        self._recent = np.append(self._recent[1:], y)
+            value = self._forecast_regression(1)[0] if ready else self._recent[-1]
+        else:
+            change = y - self._recent[-1]
+            if ready:
+                sd = self._change_sd
+                target = float(np.clip(change / sd, -MAX_CHANGE_SD, MAX_CHANGE_SD))
+                x = self._regress(self._recent, self._errors, sd)
+                with np.errstate(invalid="ignore"):
+                    missed = max(self._weight[-2], 0.0) * x[-2]  # is not forecast
+                missed += self._learn_weights(x, target)
+                limited = float(np.clip(missed, -MAX_CHANGE_SD, MAX_CHANGE_SD))
+                error = sd * limited if np.isfinite(missed) else 0.0
+            if np.isfinite(change):
+                counts[_CHANGES] = counts[_CHANGES] * CHANGE_DECAY + 1.0
+                counts[_CHANGE_SQUARE] = counts[_CHANGE_SQUARE] * CHANGE_DECAY + change**2
+            counts[_MEAN_NUMBER] = counts[_MEAN_NUMBER] * CHANGE_DECAY + 1.0
+            counts[_MEAN] += (y - counts[_MEAN]) / counts[_MEAN_NUMBER]
+        self._recent = np.append(self._recent[1:], value)
+        self._errors = np.append(self._errors[1:], error)
 
-    def _learn_weights(self, x: FloatArray, target: float) -> None:
-        """Learn one row of recursive least squares, with forgetting down to the prior."""
+    def _learn_weights(self, x: FloatArray, target: float) -> float:
+        """Learn one row of recursive least squares, with forgetting down to the prior.
+
+        Returns the error before.
+        """
+        prior_var = _PRIOR[self._season > 0][1]
         with np.errstate(over="ignore", invalid="ignore"):
             gain = self._cov @ x
             total, error = 1.0 + gain @ x, target - self._weight @ x
         if not (np.isfinite(total) and np.isfinite(error) and total >= 1.0):  # lost by rounding
-            self._cov = np.eye(len(x)) / PRIOR_PRECISION
-            return
+            self._cov = np.diag(prior_var)
+            return 0.0
         self._weight = self._weight + gain / total * error
         self._cov = (self._cov - np.outer(gain, gain) / total) / CHANGE_DECAY
-        excess = np.maximum(np.diag(self._cov) * PRIOR_PRECISION, 1.0)
+        excess = np.maximum(np.diag(self._cov) / prior_var, 1.0)
         self._cov = self._cov / np.sqrt(np.outer(excess, excess))
+        return float(error)

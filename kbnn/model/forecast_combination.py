@@ -723,14 +723,17 @@ class ForecastCombiner:
 def _extend_errors(number: FloatArray, square: FloatArray) -> FloatArray:
     """Return the mean squared errors (5, S) that follow from those of one step less, or NaN.
 
-    They grow as those of a random walk.
+    They grow as those of a random walk. Only rows that lack errors of some steps are computed.
     """
-    extended, before = np.full(number.shape, np.nan), np.full(len(number), np.nan)
-    for h in range(number.shape[1]):
-        extended[:, h] = before * (h + 1) / h if h else before
-        known = np.where(np.isnan(extended[:, h]), 0.0, PRIOR_ERRORS)
-        total = square[:, h] + known * np.nan_to_num(extended[:, h])
-        before = np.where(number[:, h] + known > 0.0, _divide(total, number[:, h] + known), np.nan)
+    extended = np.full(number.shape, np.nan)
+    some = np.flatnonzero((number > 0.0).any(axis=1) & ~(number > 0.0).all(axis=1))
+    before = np.full(len(some), np.nan)
+    for h in range(number.shape[1] if len(some) else 0):
+        extended[some, h] = before * (h + 1) / h if h else before
+        known = np.where(np.isnan(extended[some, h]), 0.0, PRIOR_ERRORS)
+        count = number[some, h] + known
+        total = square[some, h] + known * np.nan_to_num(extended[some, h])
+        before = np.where(count > 0.0, _divide(total, count), np.nan)
     return extended
 
 
@@ -819,6 +822,7 @@ def build_candidates(
     values: FloatArray,
     season: int,
     modeled: FloatArray,
+    holiday: FloatArray | float = 0.0,
     first_step: int = 1,
 ) -> CandidatePaths:
     """Build the candidates from n origins over S steps from `first_step` on.
@@ -833,6 +837,8 @@ def build_candidates(
         Rows per season, 0 without one.
     modeled
         Forecasts (n, 2, S) of the series models.
+    holiday
+        What holidays add (n, S), by the network: simple candidates do not know them.
     """
     n, steps = network_mean.shape
     mean = np.full((n, CANDIDATES, steps), np.nan)
@@ -852,6 +858,7 @@ def build_candidates(
         mean[:, 2] = values[:, width - season + (ahead - 1) % season]
         moved = (last - look_up(season))[:, None] + drift * (season * ((ahead - 1) // season))
         mean[:, 3] = mean[:, 2] + moved
+    mean[:, 1:] += np.broadcast_to(holiday, (n, steps))[:, None]
     return CandidatePaths(mean, path_var)
 
 

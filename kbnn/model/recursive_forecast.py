@@ -202,6 +202,9 @@ class NetworkPath:
         self._low, self._high = _compute_path_range(histories)
         stored = max((len(history.values) for history in histories), default=0)
         self._rows_seen = max(network.errors.rows.item(0), float(stored), 1.0)
+        self._holiday = _find_holiday_place(network.schema)
+        self.holiday_effect = np.zeros(n)
+        """What a holiday adds to the network's forecast of the last step."""
         self._series = [history.series for history in histories]
         self._modeled = np.full((n, MODELS, 0), np.nan)
 
@@ -280,12 +283,23 @@ class NetworkPath:
         Returns mean, epistemic and aleatoric variance of the step alone, (n,) each.
         """
         mean, function_var, noise_var = self._predict(x)
+        self.holiday_effect = self._compute_holiday_effect(x, mean)
         if self._network.schema.changes:
             mean = mean + self._base
         self._base = mean = np.minimum(np.maximum(mean, self._low), self._high)
         self._values[:, self._target, self._end] = mean
         self._end += 1
         return mean, function_var, noise_var
+
+    def _compute_holiday_effect(self, x: FloatArray, mean: FloatArray) -> FloatArray:
+        """Return forecasts (n,) less those of the same rows without a holiday."""
+        effect = np.zeros(len(x))
+        at = np.flatnonzero(x[:, self._holiday] > 0.0) if self._holiday >= 0 else ()
+        if len(at):
+            usual = x[at]
+            usual[:, self._holiday] = 0.0
+            effect[at] = mean[at] - self._predict(usual)[0]
+        return effect
 
 
 class FirstStep(NamedTuple):
@@ -342,15 +356,15 @@ def forecast_candidates(network: ForecastContext, history: History, steps: int) 
     rows = make_future_rows(network.schema, history, steps)
     path = NetworkPath(network, [history])
     targets = path.known_targets
-    mean, var = np.empty((2, 1, steps))
+    mean, var, holiday = np.empty((3, 1, steps))
     for h in range(steps):
         time = None if rows.time is None else rows.time[h : h + 1]
         x = path.look_up_inputs(rows.x[h : h + 1], time)
         mean[:, h], function_var, noise_var = path.forecast_step(x)
-        var[:, h] = function_var + noise_var
+        var[:, h], holiday[:, h] = function_var + noise_var, path.holiday_effect
     path_var = np.cumsum(var, axis=1) / np.arange(1, steps + 1)
     modeled = path.forecast_series_models(1, steps)
-    made = build_candidates(mean, path_var, targets, network.season, modeled)
+    made = build_candidates(mean, path_var, targets, network.season, modeled, holiday)
     return path.limit_candidates(made)
 
 
@@ -362,6 +376,14 @@ def forecast_next_row(network: ForecastContext, history: History) -> FirstStep |
     rows, path = make_future_rows(network.schema, history, 1), NetworkPath(network, [history])
     x = path.look_up_inputs(rows.x, rows.time)
     return _forecast_first_step(network, [history], rows, x, path.base, others)
+
+
+def _find_holiday_place(schema: Schema) -> int:
+    """Find the column of x that marks public holidays, -1 without one."""
+    clock = schema.clock
+    if clock is None or not clock.holidays:
+        return -1
+    return schema.encoded_names().index(clock.names[clock.unscaled_columns - 1])
 
 
 def _find_other_places(schema: Schema) -> list[int]:
@@ -444,6 +466,7 @@ class HorizonPath:
             self._known,
             network.season,
             path.forecast_series_models(self._step, 1),
+            path.holiday_effect[:, None],
             self._step,
         )
         if len(self._others):

@@ -166,7 +166,7 @@ def build_naive(
 ) -> CandidatePaths:
     """Candidates without series models."""
     modeled = np.full((len(mean), 2, mean.shape[1]), np.nan)
-    return build_candidates(mean, var, values, season, modeled, first_step)
+    return build_candidates(mean, var, values, season, modeled, first_step=first_step)
 
 
 def add_unknown(forecasts: FloatArray) -> FloatArray:
@@ -289,9 +289,9 @@ def test_bands_and_weights_resist_a_network_that_is_suddenly_unsure() -> None:
 
 def test_candidates_that_hardly_count_do_not_widen_bands() -> None:
     rng = np.random.default_rng(0)
-    _, made = simulate(rng.normal(size=(30, 4)) * [0.05, 3.0, 3.0, 3.0])
-    assert made[-1].weights[0, 1, 5] == pytest.approx(0.013, abs=0.002)
-    assert made[-1].sd[0, 5] < 0.4  # 0.45 with the weights of the mean
+    _, made = simulate(rng.normal(size=(30, 4)) * [0.5, 3.0, 3.0, 3.0])
+    assert made[-1].weights[0, 1, 5] == pytest.approx(0.02, abs=0.002)
+    assert made[-1].sd[0, 5] < 0.57  # 0.61 with the weights of the mean
 
 
 def test_the_network_cannot_widen_bands_far_beyond_naive_errors() -> None:

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { SQUARE_DECAY, CHANGE_DECAY, EVIDENCE_POWER, EVIDENCE_LIMIT, PRIOR_PRECISION, MAX_ERROR_SD,
-       MIN_WEIGHT, LARGEST };
+enum { SQUARE_DECAY, CHANGE_DECAY, EVIDENCE_POWER, EVIDENCE_LIMIT, MAX_ERROR_SD, MIN_WEIGHT,
+       LARGEST };
 
 static double smoothed(const kb_series *s, int64_t k, double acc, int64_t row)
 {
@@ -64,23 +64,33 @@ static void forecast_smoothing(const kb_series *s, int64_t steps, double *path, 
     }
 }
 
-static double change(const double *newest, int64_t back)
+static double difference(const double *newest, int64_t from, int64_t to)
 {
-    const double d = newest[1 - back] - newest[-back];
+    const double d = newest[-from] - newest[-to];
     return d == d ? d : 0.0;
 }
 
-/* The regressors of the next change; `newest` is the last of consecutive values. */
-static void regress(const kb_series *s, const double *newest, double scale, double *x)
+/* The regressors of the next change; `newest` and `error` are the last of consecutive ones. */
+static void regress(const kb_series *s, const double *newest, const double *error, double scale,
+                    double *x)
 {
+    const int64_t season = s->season;
     int64_t j = 0;
-    for (int64_t i = 1; i <= s->lags; i++)
-        x[j++] = change(newest, i) / scale;
-    if (s->season) {
-        x[j++] = change(newest, s->season) / scale;
-        x[j++] = change(newest, s->season + 1) / scale;
+    for (int64_t i = 0; i < s->lags; i++)
+        x[j++] = difference(newest, i, i + 1);
+    x[j++] = error[0];
+    if (season) {
+        x[j++] = difference(newest, season - 1, season);
+        x[j++] = difference(newest, season, season + 1);
+        x[j++] = difference(newest, 2 * season - 1, 2 * season);
+        x[j++] = difference(newest, 0, season);
+        x[j++] = error[1 - season];
+        x[j++] = error[-season];
     }
-    x[j] = (newest[0] - s->counts[KB_SERIES_MEAN]) / scale;
+    x[j++] = newest[0] - s->counts[KB_SERIES_MEAN];
+    for (int64_t i = 0; i < j; i++)
+        x[i] /= scale;
+    x[j] = 1.0;
 }
 
 static double dot(const double *a, const double *b, int64_t n)
@@ -102,20 +112,25 @@ static double change_sd(const kb_series *s)
     return sqrt(s->counts[KB_SERIES_CHANGE_SQUARE] / s->counts[KB_SERIES_CHANGES]);
 }
 
-/* `work` has room for order + recent_rows + steps numbers. */
+/* `work` has room for order + 2 * (recent_rows + steps) numbers. */
 static void forecast_regression(const kb_series *s, int64_t steps, double *path, double *work)
 {
-    double *x = work, *values = work + s->order;
+    const int64_t rows = s->recent_rows, level = s->order - 2;
+    double *x = work, *values = work + s->order, *errors = values + rows + steps;
     const double largest = s->constants[LARGEST];
-    const int ready = is_regression_ready(s);
-    memcpy(values, s->recent, s->recent_rows * sizeof(double));
+    if (!is_regression_ready(s)) {
+        for (int64_t h = 0; h < steps; h++)
+            path[h] = NAN;
+        return;
+    }
+    memcpy(values, s->recent, rows * sizeof(double));
+    memcpy(errors, s->errors, rows * sizeof(double));
+    memset(errors + rows, 0, steps * sizeof(double));
+    const double sd = change_sd(s), growth = fmax(s->weight[level], 0.0);
     for (int64_t h = 0; h < steps; h++) {
-        double *newest = values + s->recent_rows - 1 + h;
-        path[h] = NAN;
-        if (!ready)
-            continue;
-        regress(s, newest, 1.0, x);
-        const double next = newest[0] + dot(s->weight, x, s->order);
+        double *newest = values + rows - 1 + h;
+        regress(s, newest, errors + rows - 1 + h, sd, x);
+        const double next = newest[0] + sd * (dot(s->weight, x, s->order) - growth * x[level]);
         path[h] = newest[1] = next == next ? limited(next, largest) : newest[0];
     }
 }
@@ -210,11 +225,10 @@ static void learn_smoothing(kb_series *s, double y)
         start_season(s);
 }
 
-/* One step of recursive least squares with forgetting. */
-static void learn_weights(kb_series *s, double target, double *x, double *gain)
+/* One step of recursive least squares with forgetting down to the prior. Returns the error. */
+static double learn_weights(kb_series *s, double target, double *x, double *gain)
 {
     const int64_t n = s->order;
-    const double prior_var = 1.0 / s->constants[PRIOR_PRECISION];
     const double decay = s->constants[CHANGE_DECAY];
     for (int64_t i = 0; i < n; i++)
         gain[i] = dot(s->cov + i * n, x, n);
@@ -222,8 +236,8 @@ static void learn_weights(kb_series *s, double target, double *x, double *gain)
     if (!(total >= 1.0) || !isfinite(total) || !isfinite(error)) { /* lost by rounding */
         memset(s->cov, 0, n * n * sizeof(double));
         for (int64_t i = 0; i < n; i++)
-            s->cov[i * n + i] = prior_var;
-        return;
+            s->cov[i * n + i] = s->prior_var[i];
+        return 0.0;
     }
     for (int64_t i = 0; i < n; i++) {
         s->weight[i] += gain[i] / total * error;
@@ -231,44 +245,54 @@ static void learn_weights(kb_series *s, double target, double *x, double *gain)
             s->cov[i * n + k] = (s->cov[i * n + k] - gain[i] * gain[k] / total) / decay;
     }
     for (int64_t i = 0; i < n; i++) {
-        if (!(s->cov[i * n + i] > prior_var))
+        if (!(s->cov[i * n + i] > s->prior_var[i]))
             continue;
-        const double factor = sqrt(prior_var / s->cov[i * n + i]);
+        const double factor = sqrt(s->prior_var[i] / s->cov[i * n + i]);
         for (int64_t k = 0; k < n; k++) {
             s->cov[i * n + k] *= factor;
             s->cov[k * n + i] *= factor;
         }
     }
+    return error;
 }
 
-/* `work` has room for 2 * order + recent_rows + 1 numbers. */
+static void append(double *values, int64_t rows, double value)
+{
+    memmove(values, values + 1, (rows - 1) * sizeof(double));
+    values[rows - 1] = value;
+}
+
+/* `work` has room for 2 * order + 2 * (recent_rows + 1) numbers. */
 static void learn_regression(kb_series *s, double y, double *work)
 {
-    double *c = s->counts, *last = s->recent + s->recent_rows - 1, *x = work, *gain = x + s->order;
+    const int64_t rows = s->recent_rows;
+    double *c = s->counts, *last = s->recent + rows - 1, *x = work, *gain = x + s->order;
     const double decay = s->constants[CHANGE_DECAY], limit = s->constants[MAX_ERROR_SD];
     const int known = isfinite(y), ready = is_regression_ready(s);
-    double value = y;
+    double value = y, error = 0.0;
     if (!known && ready) {
         forecast_regression(s, 1, &value, work);
     } else if (!known) {
         value = last[0];
     } else {
-        const double change_now = y - last[0];
+        const double change = y - last[0];
         if (ready) {
             const double sd = change_sd(s);
-            regress(s, last, sd, x);
-            learn_weights(s, limited(change_now / sd, limit), x, gain);
+            regress(s, last, s->errors + rows - 1, sd, x);
+            error = fmax(s->weight[s->order - 2], 0.0) * x[s->order - 2]; /* is not forecast */
+            error += learn_weights(s, limited(change / sd, limit), x, gain);
+            error = isfinite(error) ? sd * limited(error, limit) : 0.0;
         }
-        if (isfinite(change_now)) {
+        if (isfinite(change)) {
             c[KB_SERIES_CHANGES] = c[KB_SERIES_CHANGES] * decay + 1.0;
             c[KB_SERIES_CHANGE_SQUARE] *= decay;
-            c[KB_SERIES_CHANGE_SQUARE] += change_now * change_now;
+            c[KB_SERIES_CHANGE_SQUARE] += change * change;
         }
         c[KB_SERIES_MEAN_NUMBER] = c[KB_SERIES_MEAN_NUMBER] * decay + 1.0;
         c[KB_SERIES_MEAN] += (y - c[KB_SERIES_MEAN]) / c[KB_SERIES_MEAN_NUMBER];
     }
-    memmove(s->recent, s->recent + 1, (s->recent_rows - 1) * sizeof(double));
-    last[0] = value;
+    append(s->recent, rows, value);
+    append(s->errors, rows, error);
 }
 
 void kb_learn_series(kb_series *s, const double *y, int64_t n, int64_t steps, double *paths,

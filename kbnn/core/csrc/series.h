@@ -17,13 +17,14 @@ typedef struct {
 typedef struct {
     int64_t season, rules, seasonal_rules, lags, order, recent_rows;
     const kb_smoothing_rule *rule;
-    const double *constants; /* half-life decays of squares, changes; evidence power, limit; prior
-                              * precision; largest error in sds */
-    double *counts, *start, *level, *trend, *square, *seasonal, *weight, *cov, *recent;
+    const double *constants; /* half-life decays of squares, changes; evidence power, limit; largest
+                              * error in sds; least weight of a rule; largest value */
+    const double *prior_var; /* of the weights of the autoregression, (order,) */
+    double *counts, *start, *level, *trend, *square, *seasonal, *weight, *cov, *recent, *errors;
 } kb_series;
 
 /* Learn n values; before each, forecast `steps` steps by both models: paths (n, 2, steps).
- * `work` has room for 2 * order + rules + recent_rows + steps numbers. */
+ * `work` has room for 2 * order + rules + 2 * (recent_rows + steps + 1) numbers. */
 void kb_learn_series(kb_series *series, const double *y, int64_t n, int64_t steps, double *paths,
                      double *work);
 
