@@ -231,13 +231,14 @@ def _compute_regression_response(state: SeriesState, rows: int) -> FloatArray:
     for weight, (newer, older) in zip(weights, changes, strict=True):
         values[newer] += weight
         values[older] -= weight
-    values[1] += 1.0 + min(w[-2], 0.0)
+    values[1] += 1.0 + w[-2]
     errors[1] += w[LAGS]
     used = np.flatnonzero(errors)
     response = values + errors
     for back in range(1, len(values)):
         earlier = used[used < back]
         response[back] -= errors[earlier] @ response[back - earlier]
+    response[1] -= max(w[-2], 0.0)  # is learned and not forecast
     return response
 
 
@@ -413,11 +414,8 @@ class _SeriesModels:
                 sd = self._change_sd
                 target = float(np.clip(change / sd, -MAX_CHANGE_SD, MAX_CHANGE_SD))
                 x = self._regress(self._recent, self._errors, sd)
-                with np.errstate(invalid="ignore"):
-                    missed = max(self._weight[-2], 0.0) * x[-2]  # is not forecast
-                missed += self._learn_weights(x, target)
-                limited = float(np.clip(missed, -MAX_CHANGE_SD, MAX_CHANGE_SD))
-                error = sd * limited if np.isfinite(missed) else 0.0
+                missed = self._learn_weights(x, target)
+                error = sd * float(np.clip(missed, -MAX_CHANGE_SD, MAX_CHANGE_SD))
             if np.isfinite(change):
                 counts[_CHANGES] = counts[_CHANGES] * CHANGE_DECAY + 1.0
                 counts[_CHANGE_SQUARE] = counts[_CHANGE_SQUARE] * CHANGE_DECAY + change**2

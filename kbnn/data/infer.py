@@ -6,7 +6,6 @@ each choice that the user did not make.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -45,13 +44,15 @@ def infer_schema(
     samples: list[ColumnSample],
     options: ReadOptions,
     notice: Notice,
+    series: list[ColumnSample] | None = None,
     *,
     first_row: bool = False,
 ) -> Schema:
     """Build the schema from the samples of all columns and report what was decided.
 
-    `first_row`: rows come one by one, so that a target without a value is a number so far, any text
-    may be a class, and features may still appear.
+    `series` are samples of one key, from which the clock is inferred. `first_row`: rows come one by
+    one, so that a target without a value is a number so far, any text may be a class, and features
+    may still appear.
     """
     found = dict(zip(names, samples, strict=True))
     targets = _choose_targets(names, found, options, notice)
@@ -61,7 +62,8 @@ def infer_schema(
     features = frozenset(options.features or names)
     role_of = {name: _assign_role(name, targets, sd_of, features, options) for name in names}
     check_stated_kinds(role_of, options, names)
-    clock = _detect_time_column(found, targets, features, sd_of, options)
+    in_order = found if series is None else dict(zip(names, series, strict=True))
+    clock = _detect_time_column(in_order, targets, features, sd_of, options)
     time = None if clock is None else clock.name
     used = {n: found[n] for n in names if role_of[n] not in ("none", "id") and n != time}
     mark = options.marks.decimal or _detect_table_mark(used)
@@ -141,23 +143,12 @@ def _detect_time_column(
             f"column '{named}' cannot be both the clock and categorical, numeric or hashed"
         )
     others = (*options.ignore, *sd_of, *options.columns_with_kind, options.weight, options.id)
-    rows = _select_one_series(found, options.key)
     values = {
-        name: [seen.values[at] for at in rows]
+        name: seen.values
         for name, seen in found.items()
         if name == named or (name in features and name not in others)
     }
     return find_time_column(values, targets, options.time_options)
-
-
-def _select_one_series(found: dict[str, ColumnSample], key: tuple[str, ...]) -> list[int]:
-    """Return the positions of the rows of the most frequent key; all rows without keys."""
-    count = min(len(seen.values) for seen in found.values())
-    keys = [tuple(found[name].values[at] for name in key if name in found) for at in range(count)]
-    if not keys:
-        return []
-    commonest = Counter(keys).most_common(1)[0][0]
-    return [at for at, each in enumerate(keys) if each == commonest]
 
 
 def _choose_targets(

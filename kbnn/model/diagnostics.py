@@ -222,7 +222,8 @@ def _compute_candidate_weights(model: OnlineModel) -> FloatArray:
 def _base_slopes(model: OnlineModel, quantity: EffectQuantity, weights: FloatArray) -> FloatArray:
     """Return the slopes of what is added to the network's prediction.
 
-    They are the level, if changes are learned, and the simple forecasts combined with the network's.
+    They are the level, if changes are learned, and the simple forecasts that are combined with the
+    network's.
     """
     slopes = np.zeros(len(model.schema.layout))
     if quantity.target is None:

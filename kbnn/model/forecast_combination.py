@@ -58,8 +58,8 @@ same function of E_c. Then the mean is pulled to the last value y_o,
 
 so that a random walk is forecast as its last value. Where the last value is the best naive
 candidate, b is less by one standard error. The variance is that of the network plus sum_c w_c (f_c
-- m)^2 of the simple candidates, calibrated as that of a network is (kbnn.distributions.calibration),
-but with the errors of the combined forecast.
+- m)^2 of the simple candidates. It is calibrated as that of a network
+(kbnn.distributions.calibration), but with the errors of the combined forecast.
 
 The state has a fixed size. Origins are the row numbers t with frac(t g) < 1/spacing, g the golden
 ratio: evenly spread, and not in step with any season.
@@ -113,8 +113,8 @@ PRIOR_ERRORS: Final = 2.0
 SIMPLE_PRIOR_FACTOR: Final = 2.0
 """Prior squared error of the simple candidates, in the network's variance."""
 WEIGHT_PRIOR_ERRORS: Final = 40.0
-"""Weights start from the squared errors of simple candidates at all rows, and the network's from the
-least of them."""
+"""Weights start from the squared errors of simple candidates at all rows, and the network's from
+the least of them."""
 GAIN_POOLED_STEPS: Final = 24
 GAIN_PRIOR_ERRORS: Final = 10.0
 """Weight of g = 1, in independent errors."""

@@ -142,14 +142,12 @@ def test_the_autoregression_is_ridge_regression(
     """Without forgetting, recursive least squares are those of scikit-learn at the end."""
     monkeypatch.setattr(series_models, "CHANGE_DECAY", 1.0)
     monkeypatch.setattr(series_models, "MAX_CHANGE_SD", 1e9)
-    y, start = make_series(200, 7), SeriesState.create(season)
+    y = make_series(200, 7)
+    state, _ = learn_series(SeriesState.create(season), y, compiled=False)
     prior_mean, prior_var = make_prior(season)
-    state, paths = learn_series(start, y, 1, compiled=False)
-    errors = np.nan_to_num(y - paths[:, AUTOREGRESSION, 0])
-    at = 2 * season + LAGS + 2
-    change = np.concatenate((np.zeros(at + 1), np.diff(y)))
-    errors = np.concatenate((np.zeros(at), errors))
-    regressors, targets = [], []
+    at, scale = 2 * season + LAGS + 2, np.sqrt(prior_var)
+    change, errors = np.concatenate((np.zeros(at + 1), np.diff(y))), np.zeros(at + len(y))
+    regressors, targets, weight = [], [], prior_mean
     for row in range(LAGS + 1, len(y)):
         sd, end = np.sqrt(np.mean(np.diff(y)[: row - 1] ** 2)), at + row
         x = [change[end - k] for k in range(1, LAGS + 1)] + [errors[end - 1]]
@@ -158,11 +156,13 @@ def test_the_autoregression_is_ridge_regression(
             x += [y[row - 1] - y[row - 1 - season] if row > season else 0.0]
             x += [errors[end - season], errors[end - season - 1]]
         x.append(y[row - 1] - np.mean(y[:row]))
-        regressors.append(np.append(np.array(x) / sd, 1.0))
+        regressors.append(np.append(np.array(x) / sd, 1.0) * scale)
         targets.append(change[end] / sd)
-    every, scale = np.array(regressors), np.sqrt(prior_var)
-    ridge = Ridge(alpha=1.0, fit_intercept=False).fit(every * scale, targets - every @ prior_mean)
-    np.testing.assert_allclose(state.weight, prior_mean + scale * ridge.coef_, atol=1e-8)
+        errors[end] = sd * (targets[-1] - regressors[-1] / scale @ weight)
+        rest = targets - np.array(regressors) / scale @ prior_mean
+        ridge = Ridge(alpha=1.0, fit_intercept=False).fit(regressors, rest)
+        weight = prior_mean + scale * ridge.coef_
+    np.testing.assert_allclose(state.weight, weight, atol=1e-8)
 
 
 def test_smoothing_is_the_textbook_recursion(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,9 +279,7 @@ static void learn_regression(kb_series *s, double y, double *work)
         if (ready) {
             const double sd = change_sd(s);
             regress(s, last, s->errors + rows - 1, sd, x);
-            error = fmax(s->weight[s->order - 2], 0.0) * x[s->order - 2]; /* is not forecast */
-            error += learn_weights(s, limited(change / sd, limit), x, gain);
-            error = isfinite(error) ? sd * limited(error, limit) : 0.0;
+            error = sd * limited(learn_weights(s, limited(change / sd, limit), x, gain), limit);
         }
         if (isfinite(change)) {
             c[KB_SERIES_CHANGES] = c[KB_SERIES_CHANGES] * decay + 1.0;
