@@ -366,6 +366,7 @@ class Model:
         data: Any,
         *,
         learn: bool = False,
+        horizon: int | None = None,
         threshold: float | None = None,
         cost_fn: float | None = None,
         cost_fp: float | None = None,
@@ -381,6 +382,9 @@ class Model:
         learn
             Whether a copy of the model learns each row after predicting it (prequential
             evaluation). The model itself never changes.
+        horizon
+            Number of steps that are forecast from up to 500 of the rows: the backtest of
+            `kbnn evaluate --horizon`, with the metrics of each step in `steps`.
         threshold
             Probability from which the positive of two classes is predicted; `decision` has the
             figures of these labels.
@@ -419,11 +423,18 @@ class Model:
         asked["positive"] = positive
         given = {name: value for name, value in asked.items() if value is not None}
         decision = DecisionOptions(**parse_keywords("evaluate", given, given))
+        if horizon is not None and given:
+            raise UsageError(f"horizon cannot be combined with {next(iter(given))}")
         with self._locked_model() as own:
             model = keyed.copy_model(own) if learn else own
             with predicting.open_inference_stream(
                 model, data, notice=log_notice, learn=learn, **words
             ) as (stream, _):
+                if horizon is not None:
+                    steps = forecast_module.run_backtest(
+                        model, stream, horizon, log_notice, learn=learn
+                    )
+                    return Figures(steps.to_json(), [(model.schema.targets[0], steps.verdict)])
                 made = evaluating.evaluate(
                     model, stream, decision=decision, learn=learn, notice=log_notice
                 )

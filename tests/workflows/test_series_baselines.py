@@ -11,6 +11,7 @@ import pytest
 
 import kbnn
 from kbnn.array_types import FloatArray
+from kbnn.errors import UsageError
 from kbnn.metrics.verdicts import StepFigures, judge_steps
 from tests.commands import kbnn as command
 
@@ -243,3 +244,21 @@ def test_a_fleet_is_backtested_by_the_models_of_its_keys(tmp_path: Path) -> None
         assert key["mase"] == pytest.approx(one["mase"], rel=1e-12)
     assert found["mase"] == pytest.approx(np.mean([one["mase"] for one in alone]), rel=1e-9)
     assert found["origins"] == sum(one["origins"] for one in alone)
+
+
+def test_the_backtest_of_python_is_that_of_the_command(tmp_path: Path) -> None:
+    times, y = make_times(ROWS), make_values().tolist()
+    model = kbnn.train({"time": times[:400], "y": y[:400]}, layers=5)
+    model.save(tmp_path / "m.npz")
+    later = tmp_path / "later.csv"
+    cells = zip(times[400:], y[400:], strict=True)
+    later.write_text("time,y\n" + "".join(f"{when},{value}\n" for when, value in cells))
+    for learn in (False, True):
+        figures = model.evaluate(later, horizon=6, learn=learn)
+        words = ("--learn",) if learn else ()
+        ran = command("evaluate", tmp_path / "m.npz", later, "--horizon", "6", "--json", *words)
+        assert dict(figures) == json.loads(ran.out)
+        assert "More accurate than the last value" in repr(figures)
+    assert model.rows == 400
+    with pytest.raises(UsageError, match="horizon cannot be combined with threshold"):
+        model.evaluate(later, horizon=6, threshold=0.5)
