@@ -259,6 +259,6 @@ def test_the_backtest_of_python_is_that_of_the_command(tmp_path: Path) -> None:
         ran = command("evaluate", tmp_path / "m.npz", later, "--horizon", "6", "--json", *words)
         assert dict(figures) == json.loads(ran.out)
         assert "More accurate than the last value" in repr(figures)
-    assert model.rows == 400
+    assert model.rows == 399
     with pytest.raises(UsageError, match="horizon cannot be combined with threshold"):
         model.evaluate(later, horizon=6, threshold=0.5)
