@@ -309,7 +309,7 @@ class StepErrors(NamedTuple):
         added = np.concatenate((self.modeled_errors[None], np.stack((known, squares), axis=1)))
         return self._replace(
             simple_histogram=histogram,
-            modeled=every[len(y) :].copy(),
+            modeled=np.where(_IS_AHEAD, every[len(y) :], np.nan),  # NaN is stored in less space
             modeled_errors=np.add.accumulate(added)[-1],
         )
 
@@ -955,6 +955,8 @@ _SHAPE_SIZES: Final = np.array([stop - start for start, stop in SHAPE_STEPS], np
 _SHAPE_GROUPS: Final = np.repeat(np.arange(len(SHAPE_STEPS)), _SHAPE_SIZES.astype(np.int64))
 _SHAPE_MIDDLES: Final = np.array([0.5 * sum(steps) for steps in SHAPE_STEPS])[_SHAPE_GROUPS]
 
+_IS_AHEAD: Final = (np.indices((COMBINED_STEPS,) * 2).sum(axis=0) >= COMBINED_STEPS)[:, None]
+"""Whether step h of the forecasts before row S - k of the last S rows is still ahead (S, 1, S)."""
 _STEP_GAPS: Final = np.arange(COMBINED_STEPS)[:, None] - np.arange(COMBINED_STEPS)
 _POOLING: Final = np.where(
     np.abs(_STEP_GAPS) <= np.minimum(POOLED_STEPS, np.arange(COMBINED_STEPS)), 1.0, 0.0
