@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +31,7 @@ MONTH_SECONDS: Final = YEAR_SECONDS / 12
 CYCLES: Final = {"day": DAY_SECONDS, "week": 7 * DAY_SECONDS, "year": YEAR_SECONDS}
 """Calendar cycles and their lengths in seconds."""
 
+DateArray = npt.NDArray[np.datetime64]
 TimeUnit = Literal["text", "s", "ms", "us", "ns", "year"]
 TimestampStyle = Literal["text", "day", "month", "number"]
 
@@ -64,6 +66,9 @@ class Clock:
     holidays: str = ""
     layout: str = ""
     zone: str = ""
+    month_day: int = 0  # day of the month of all rows if it is above 28; the last one if shorter
+    month_weekdays: bool = False  # rows at the last weekdays of months; first ones if no month_end
+    even_weeks: bool = False  # whole weeks between all rows: 13 weeks are no 3 months
 
     @property
     def unscaled_columns(self) -> int:
@@ -147,11 +152,17 @@ class Clock:
             day = np.datetime64(int(np.floor(local / DAY_SECONDS)), "D")
             later = np.busday_offset(day, ahead, roll="backward") - day
             return np.asarray(local + later.astype(np.float64) * DAY_SECONDS)
-        if not self.months_per_step:
+        if not self.months_per_step or self.even_weeks:
             return np.asarray(local + ahead * self.step)
-        return np.array(
-            [_add_months(local, int(k) * self.months_per_step, self.month_end) for k in ahead]
-        )
+        if not np.isfinite(local):
+            return np.full(len(ahead), local)
+        day = np.datetime64(int(np.floor(local / DAY_SECONDS)), "D")
+        months = day.astype("datetime64[M]") + ahead * self.months_per_step
+        wanted = self.month_day or int((day - day.astype("datetime64[M]")).astype(int)) + 1
+        if self.month_end or self.month_weekdays:
+            wanted = 31 if self.month_end else 1
+        days = find_month_days(months, wanted, self.month_weekdays)
+        return np.asarray(days.astype(np.float64) * DAY_SECONDS + local % DAY_SECONDS)
 
 
 def _convert_to_local(instants: FloatArray, zone: str, offset: float) -> FloatArray:
@@ -268,21 +279,17 @@ def make_unique_name(name: str, taken: Sequence[str]) -> str:
     return name
 
 
-def _add_months(local: float, months: int, month_end: bool = False) -> float:
-    """Add months to a local time; a day past the end of a shorter month becomes its last day.
+def find_month_days(months: DateArray, day: int, weekdays: bool = False) -> DateArray:
+    """Return one day in each month: that with a number, the last one in shorter months.
 
-    With `month_end` the day becomes the last day of its month.
+    With `weekdays`, a Saturday or Sunday becomes the next weekday at the start of a month,
+    otherwise the one before.
     """
-    if not np.isfinite(local):
-        return local
-    whole = np.datetime64(int(np.floor(local)), "s")
-    month = whole.astype("datetime64[M]")
-    begin = float(month.astype("datetime64[s]").astype(np.int64))
-    later = month + months
-    first = float(later.astype("datetime64[s]").astype(np.int64))
-    end = float((later + 1).astype("datetime64[s]").astype(np.int64))
-    last = end - DAY_SECONDS + (local % DAY_SECONDS)
-    return last if month_end else min(first + (local - begin), last)
+    last = (months + 1).astype("datetime64[D]") - 1
+    days: DateArray = np.minimum(months.astype("datetime64[D]") + (day - 1), last)
+    if weekdays:
+        days = np.busday_offset(days, 0, roll="forward" if day == 1 else "backward")
+    return days
 
 
 def format_times(clock: Clock, time: FloatArray) -> list[str]:

@@ -31,6 +31,7 @@ from kbnn.data.clock import (
     TimestampStyle,
     TimeUnit,
     compute_cycle_phase,
+    find_month_days,
     format_layout,
     name_time_columns,
 )
@@ -494,10 +495,10 @@ def build_clock(
         written,
         zoned,
         _has_only_weekdays(found),
-        _has_only_month_ends(found),
-        holidays,
-        found.layout,
-        found.zone,
+        holidays=holidays,
+        layout=found.layout,
+        zone=found.zone,
+        **_find_month_days(found)._asdict(),
     )
 
 
@@ -512,12 +513,32 @@ def _has_only_weekdays(found: TimeSample) -> bool:
     )
 
 
-def _has_only_month_ends(found: TimeSample) -> bool:
-    """Return whether all rows are at the last day of a month, ."""
+class MonthDays(NamedTuple):
+    """The days of months that all rows are at, as `Clock` stores them."""
+
+    month_end: bool = False
+    month_day: int = 0
+    month_weekdays: bool = False
+    even_weeks: bool = False
+
+
+def _find_month_days(found: TimeSample) -> MonthDays:
+    """Find the days of months at which all rows are, if they are a month apart or more."""
     local = np.array([each.local for each in found.points])
     days = np.floor(local / DAY_SECONDS).astype(np.int64).astype("datetime64[D]")
-    ends = (days + 1).astype("datetime64[M]") != days.astype("datetime64[M]")
-    return len(days) > 1 and bool(ends.all()) and found.step_seconds > 27.0 * DAY_SECONDS
+    if len(days) < 2 or found.step_seconds <= 27.0 * DAY_SECONDS:
+        return MonthDays()
+    months = days.astype("datetime64[M]")
+    number = int(np.max((days - months).astype(np.int64))) + 1
+    if np.array_equal(days, find_month_days(months, 31)):
+        return MonthDays(month_end=True)
+    if np.array_equal(days, find_month_days(months, number)):
+        return MonthDays(month_day=number if number > 28 else 0)
+    if np.array_equal(days, find_month_days(months, 31, weekdays=True)):
+        return MonthDays(month_end=True, month_weekdays=True)
+    if np.array_equal(days, find_month_days(months, 1, weekdays=True)):
+        return MonthDays(month_weekdays=True)
+    return MonthDays(even_weeks=bool(np.all(np.diff(local) % (7 * DAY_SECONDS) == 0.0)))
 
 
 def _are_at_midnight(found: TimeSample) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from calendar import monthrange
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -202,3 +203,34 @@ def test_the_table_of_predict_has_the_times_of_the_input(tmp_path: Path) -> None
     assert command("train", source, "--layers", "2", "-m", model, "-q").code == 0
     ran = command("predict", model, "--horizon", str(AHEAD))
     assert [row["time"] for row in csv.DictReader(io.StringIO(ran.out))] == times[ROWS:]
+
+
+FREQUENCIES = {
+    **{f"W-{day}": "2022-01-01" for day in ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")},
+    **dict.fromkeys(("B", "2D", "2W", "4W", "13W", "52W"), "1990-01-01"),
+    **dict.fromkeys(("MS", "BMS", "ME", "BME", "2MS", "2ME"), "2010-01-01"),
+    **dict.fromkeys(("QS", "BQS", "QE", "BQE", "QE-NOV"), "2000-01-01"),
+    **dict.fromkeys(("YS", "BYS", "YE", "BYE", "YE-JUN"), "1940-01-01"),
+}
+
+
+@pytest.mark.parametrize("frequency", FREQUENCIES)
+@pytest.mark.parametrize("rows", [ROWS, ROWS + 5])
+def test_forecasts_continue_the_dates_of_pandas(frequency: str, rows: int) -> None:
+    pandas = pytest.importorskip("pandas")
+    start, ahead = FREQUENCIES[frequency], 14
+    dates = pandas.date_range(start, periods=rows + ahead, freq=frequency)
+    times = dates.strftime("%Y-%m-%d").to_list()
+    made = kbnn.train({"time": times[:rows], "y": np.sin(np.arange(rows))}, layers=2)
+    assert made.forecast(ahead).when == times[rows:]
+
+
+@pytest.mark.parametrize("day", [29, 30])
+@pytest.mark.parametrize("rows", [ROWS, ROWS + 2])
+def test_a_day_past_the_end_of_february_comes_back(day: int, rows: int) -> None:
+    dates = []
+    for k in range(rows + AHEAD):
+        year, month = 2010 + k // 12, k % 12 + 1
+        dates.append(f"{year}-{month:02d}-{min(day, monthrange(year, month)[1]):02d}")
+    made = kbnn.train({"time": dates[:rows], "y": np.sin(np.arange(rows))}, layers=2)
+    assert made.forecast(AHEAD).when == dates[rows:]
