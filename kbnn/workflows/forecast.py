@@ -15,7 +15,7 @@ of all values scored and the model's last ones.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -48,6 +48,7 @@ from kbnn.model.recursive_forecast import (
     make_future_rows,
     weight_first_step,
 )
+from kbnn.output.fields import make_output_name
 from kbnn.targets.base import check_horizon_support
 from kbnn.targets.prediction import Forecast, join_forecasts, select_rows
 
@@ -143,11 +144,10 @@ def forecast_fleet(
         assert model is not None
         ahead = forecast_horizon(model, steps, notice=notice_once)
         cells = next(csv.reader([key]), [""]) if len(fleet.key) > 1 else [key]
-        columns = {name: [cell] * steps for name, cell in zip(fleet.key, cells, strict=True)}
-        leading = build_step_columns(model, ahead)
-        names = [*columns, *leading.schema.names]
-        arrays = [*map(pa.array, columns.values()), *leading.columns]
-        yield ahead.forecast, pa.RecordBatch.from_arrays(arrays, names)
+        yield (
+            ahead.forecast,
+            build_step_columns(model, ahead, dict(zip(fleet.key, cells, strict=True))),
+        )
 
 
 def _check_inputs_known(model: OnlineModel, notice: Callable[[str], None]) -> None:
@@ -236,12 +236,20 @@ def _count_steps_between(model: OnlineModel, rows: Rows, notice: Callable[[str],
     return missing
 
 
-def build_step_columns(model: OnlineModel, ahead: HorizonForecast) -> pa.RecordBatch:
-    """Build the leading columns of a forecast: the step number, and its time."""
-    columns = {"step": pa.array(ahead.first_step + np.arange(len(ahead.forecast.mean)))}
+def build_step_columns(
+    model: OnlineModel, ahead: HorizonForecast, key: Mapping[str, str] | None = None
+) -> pa.RecordBatch:
+    """Build the leading columns of a forecast: the key, the step number, and its time.
+
+    Columns of the input keep their names: if one is called `step`, the number is `kbnn_step`.
+    """
+    steps = ahead.first_step + np.arange(len(ahead.forecast.mean))
+    given = {name: pa.array([cell] * len(steps)) for name, cell in (key or {}).items()}
+    times = {}
     if model.schema.clock is not None and ahead.when:
-        columns[model.schema.clock.column] = pa.array(ahead.when)
-    return pa.RecordBatch.from_pydict(columns)
+        times[model.schema.clock.column] = pa.array(ahead.when)
+    number = make_output_name("step", [*given, *times])
+    return pa.RecordBatch.from_pydict({**given, number: pa.array(steps), **times})
 
 
 MAX_ORIGINS: Final = 500

@@ -234,3 +234,52 @@ def test_a_day_past_the_end_of_february_comes_back(day: int, rows: int) -> None:
         dates.append(f"{year}-{month:02d}-{min(day, monthrange(year, month)[1]):02d}")
     made = kbnn.train({"time": dates[:rows], "y": np.sin(np.arange(rows))}, layers=2)
     assert made.forecast(AHEAD).when == dates[rows:]
+
+
+@pytest.mark.parametrize("clock", ["step", "mean", "sd", "lower", "upper", "time", "kbnn_step"])
+def test_output_columns_have_different_names(clock: str, tmp_path: Path) -> None:
+    times = [f"{each:%Y-%m-%d %H:%M}" for each in HOURS]
+    y = np.sin(np.arange(ROWS)).tolist()
+    with (tmp_path / "s.csv").open("w", newline="") as file:
+        rows = zip(times, y, strict=False)
+        csv.writer(file).writerows([(clock, "y"), *rows])
+    model = tmp_path / "m.npz"
+    ran = command("train", tmp_path / "s.csv", "--target", "y", "--layers", "2", "-m", model, "-q")
+    assert ran.code == 0
+    table = command("predict", model, "--horizon", "2").out.splitlines()
+    usual = ["mean", "sd", "lower", "upper"]
+    taken = [f"kbnn_{name}" if name == clock else name for name in ("step", *usual)]
+    assert table[0].split(",") == [taken[0], clock, *taken[1:]]
+    assert table[1].split(",")[:2] == ["1", times[ROWS]]
+    made = kbnn.load(model).forecast(2)
+    names = made.to_arrow().schema.names
+    assert len(set(names)) == len(names) == 5
+    assert made.when == times[ROWS : ROWS + 2]
+
+
+@pytest.mark.parametrize(
+    ("key", "clock", "leading"),
+    [
+        ("site", "step", ["site", "kbnn_step", "step"]),
+        ("step", "time", ["step", "kbnn_step", "time"]),
+        ("mean", "sd", ["mean", "step", "sd"]),
+        ("step", "kbnn_step", ["step", "kbnn_kbnn_step", "kbnn_step"]),
+    ],
+)
+def test_columns_of_a_fleet_have_different_names(
+    key: str, clock: str, leading: list[str], tmp_path: Path
+) -> None:
+    times = [f"{each:%Y-%m-%d %H:%M}" for each in HOURS]
+    with (tmp_path / "s.csv").open("w", newline="") as file:
+        rows = [(site, times[k], np.sin(k)) for k in range(ROWS) for site in ("north", "south")]
+        csv.writer(file).writerows([(key, clock, "y"), *rows])
+    words = ("--target", "y", "--key", key, "--layers", "2", "-m", tmp_path / "fleet", "-q")
+    assert command("train", tmp_path / "s.csv", *words).code == 0
+    table = [line.split(",") for line in command("predict", tmp_path / "fleet", "--horizon", "1")
+             .out.splitlines()]  # fmt: skip
+    assert table[0][:3] == leading
+    assert len(set(table[0])) == len(table[0]) == 7
+    assert [row[:3] for row in table[1:]] == [
+        ["north", "1", times[ROWS]],
+        ["south", "1", times[ROWS]],
+    ]
