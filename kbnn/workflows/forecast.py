@@ -58,7 +58,7 @@ MAX_HORIZON_STEPS: Final = 10_000
 def check_horizon(model: OnlineModel, steps: int) -> None:
     """Raise if the model cannot forecast this number of steps."""
     schema = model.schema
-    if not isinstance(steps, int | np.integer):
+    if not isinstance(steps, int | np.integer) or isinstance(steps, bool):
         raise ArgumentError(f"--horizon must be a whole number of steps, not {steps!r}")
     if not 1 <= steps <= MAX_HORIZON_STEPS:
         raise UsageError(f"--horizon must be between 1 and {MAX_HORIZON_STEPS:,}, not {steps}")
