@@ -44,7 +44,7 @@ def is_table(data: object) -> bool:
     )
 
 
-def _is_series(data: Any) -> bool:
+def _is_lone_column(data: Any) -> bool:
     """Return whether this is a Series of pandas or polars; one of structs is a table."""
     is_column = hasattr(data, "to_frame") and hasattr(data, "name") and hasattr(data, "dtype")
     return is_column and not str(data.dtype).lower().startswith("struct")
@@ -72,7 +72,7 @@ class TableSource:
             return _table_from_array(table, columns)
         if columns is not None:
             raise UsageError("columns names the columns of a numpy array: this table has names")
-        if _is_series(table):
+        if _is_lone_column(table):
             return table.to_frame(SERIES_NAME if table.name in (None, "") else str(table.name))
         if isinstance(table, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(table.type):
             return pa.table({SERIES_NAME: table})

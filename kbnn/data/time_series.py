@@ -253,9 +253,10 @@ def add_clock_and_lags(
     """Add clock and lags to a schema, append their columns of x, and report them."""
     names = [column.name for column in schema.columns]
     series = found is not None and _is_series(schema, found) and not asked.has_late_labels
-    lagged = series and not asked.reordering_option
-    if series and not lagged and asked.lags is None:
-        notice(f"no lags are learned with {asked.reordering_option}: they need rows in order")
+    has_steps_ahead = TARGET_TYPES[schema.task].supports_differencing
+    lagged = series and has_steps_ahead and not asked.reordering_option
+    if series:
+        _report_missing_lags(schema, asked, has_steps_ahead, notice)
     others = _list_other_features(schema, found)
     if found is not None:
         # A trend grows beyond its scale, which relearns all rows; changes follow it without.
@@ -308,12 +309,33 @@ def _is_series(schema: Schema, found: TimeColumn) -> bool:
     """
     others = _list_other_features(schema, found)
     return (
-        TARGET_TYPES[schema.task].supports_differencing
+        not TARGET_TYPES[schema.task].labels
         and len(schema.targets) == 1
         and found.points.is_chronological
         and not has_repeated_times([each.instant for each in found.points.points])
         and (not others or found.points.has_regular_step)
     )
+
+
+def _report_missing_lags(
+    schema: Schema, asked: TimeOptions, has_steps_ahead: bool, notice: Notice
+) -> None:
+    """Report why a series gets no default lags, or cannot be forecast several steps ahead."""
+    if asked.lags == LAGS_OFF:
+        return
+    if asked.reordering_option:
+        if asked.lags is None and has_steps_ahead:
+            notice(f"no lags are learned with {asked.reordering_option}: they need rows in order")
+    elif not has_steps_ahead and asked.lags is None:
+        notice(
+            f"--task {schema.task} learns no lags by itself and forecasts no steps ahead: --task "
+            "regression does both (--lags 1,2 adds lags, for forecasts of the next row)"
+        )
+    elif not has_steps_ahead:
+        notice(
+            f"--task {schema.task} forecasts the next row only: --task regression forecasts "
+            "several steps ahead"
+        )
 
 
 def _apply_known_ahead(
