@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kbnn.array_types import FloatArray, IntArray
@@ -369,9 +370,18 @@ def run_backtest(
         raise DataError(
             f"--horizon {steps} needs {steps} rows or more, but there are {len(rows.y)}"
         )
+    _check_values_known(model.schema.targets[0], rows)
     found = _follow_origins(model, rows, steps, MAX_ORIGINS, SequenceNotices(notice), learn)
     shown = _select_shown(model, rows, found)
     return _score_steps(found)._replace(learning=learn, shown=shown)
+
+
+def _check_values_known(target: str, rows: Rows) -> None:
+    """Raise DataError if no row has a value to compare forecasts with."""
+    if not np.isfinite(rows.y[:, 0]).any():
+        raise DataError(
+            f"nothing to evaluate: none of the {len(rows.y):,} rows has a value of '{target}'"
+        )
 
 
 def _run_fleet_backtest(
@@ -384,6 +394,7 @@ def _run_fleet_backtest(
     """
     check_horizon(fleet.overall, steps)
     rows = concat_rows(list(stream))
+    _check_values_known(fleet.schema.targets[0], rows)
     groups = list(group_by_key(read_keys(rows, fleet.key)))
     origins = max(MIN_KEY_ORIGINS, MAX_ORIGINS // max(len(groups), 1))
     notices, left_out = SequenceNotices(notice), 0
@@ -601,11 +612,11 @@ def _score_steps(found: OriginOutcomes) -> BacktestResult:
                 _root_mean_square((truth - mean)[seen]),
                 _root_mean_square((truth - last)[seen]),
                 _root_mean_square((truth - ago)[seen]) if np.isfinite(ago).any() else None,
-                float(np.mean(inside[seen])),
-                float(np.mean((upper - lower)[seen])),
-                float(np.mean(score[seen])),
+                _mean_of(inside[seen]),
+                _mean_of((upper - lower)[seen]),
+                _mean_of(score[seen]),
                 float(np.mean(missed[scaled] / scale)) if len(scale) else None,
-                float(np.mean(200.0 * missed[seen] / size)) if np.all(size > 0.0) else None,
+                _mean_of(200.0 * missed[seen] / size) if np.all(size > 0.0) else None,
                 float(np.mean(score[scaled] / scale)) if len(scale) else None,
             )
         )
@@ -625,6 +636,11 @@ def _last_known(values: FloatArray) -> float:
     """Return the last finite value, NaN if there is none."""
     known = values[np.isfinite(values)]
     return float(known[-1]) if len(known) else float("nan")
+
+
+def _mean_of(values: npt.NDArray[Any]) -> float:
+    """Return the mean, NaN if there are no values."""
+    return float(np.mean(values)) if len(values) else float("nan")
 
 
 def _root_mean_square(errors: FloatArray) -> float:
