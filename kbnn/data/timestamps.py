@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange, timegm
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from itertools import pairwise, product
 from statistics import median
@@ -261,10 +262,15 @@ def parse_time_value(value: Any, unit: TimeUnit, day_first: bool) -> tuple[float
 _FIXED_ZONE: Final = re.compile(r"[-+]\d{2}:?\d{2}|UTC|GMT|Z|Etc/.*", re.I)
 
 
+def has_changing_offset(zone: str) -> bool:
+    """Return whether a zone is a place, whose offset from UTC may change, as in Europe/Berlin."""
+    return bool(zone) and _FIXED_ZONE.fullmatch(zone) is None
+
+
 def get_zone(kind: pa.DataType) -> str:
     """Return the name of the zone of an Arrow type, "" without one or if its offset is fixed."""
-    zone = getattr(kind, "tz", None)
-    return "" if zone is None or _FIXED_ZONE.fullmatch(zone) else zone
+    zone = getattr(kind, "tz", None) or ""
+    return zone if has_changing_offset(zone) else ""
 
 
 def format_timestamps(array: pa.Array) -> list[str | None]:
@@ -498,6 +504,25 @@ def build_clock(
         holidays=holidays,
         layout=found.layout,
         zone=found.zone,
+        **_find_month_days(found)._asdict(),
+    )
+
+
+def find_steps(clock: Clock, time: FloatArray) -> Clock:
+    """Return a clock with the steps of the last rows (n, 2), if its first rows showed none.
+
+    This happens where rows are learned one by one: the clock is fixed by the first row.
+    """
+    known = time[np.isfinite(time[:, 0])].tolist()
+    if clock.step or len(known) < 2:
+        return clock
+    found = TimeSample([Timestamp(*each) for each in known], clock.unit, clock.day_first)
+    at_midnight = clock.written == "text" and _are_at_midnight(found) and not clock.zoned
+    return replace(
+        clock,
+        step=found.step_seconds,
+        written="day" if at_midnight else clock.written,
+        weekdays=_has_only_weekdays(found),
         **_find_month_days(found)._asdict(),
     )
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,10 +25,12 @@ import pyarrow as pa
 
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.data.batch import Rows, concat_rows, slice_rows, take_rows
-from kbnn.data.clock import format_times
+from kbnn.data.clock import Clock, format_times
 from kbnn.data.dataset import Stream
 from kbnn.data.lags import History
+from kbnn.data.schema import Schema
 from kbnn.data.time_series import MAX_NAMES_SHOWN
+from kbnn.data.timestamps import find_steps
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.errors import ArgumentError, DataError, UsageError
@@ -66,7 +69,8 @@ def check_horizon(model: OnlineModel, steps: int) -> None:
     check_horizon_support(model.task)
     if not any(lag.column in schema.targets for lag in schema.lags):
         raise UsageError(
-            f"--horizon needs a model with lags of '{schema.targets[0]}' (kbnn train --lags)"
+            f"--horizon needs a model with lags of '{schema.targets[0]}': train one with --lags "
+            "1,2 (in Python lags='1,2', also for rows learned one by one)"
         )
 
 
@@ -93,27 +97,23 @@ def forecast_horizon(
     one step after the end, the steps between are forecast too, but not returned.
     """
     check_horizon(model, steps)
-    skipped = 0
+    skipped, schema = 0, model.schema
+    if schema.clock is not None:
+        schema = replace(schema, clock=find_steps(schema.clock, model.history.time))
     if stream is None:
-        _check_inputs_known(model, notice)
-        rows = make_future_rows(model.schema, model.history, steps)
+        _check_inputs_known(schema, notice)
+        rows = make_future_rows(schema, model.history, steps)
     else:
         rows = _read_future(model, stream, steps, notice)
-        skipped = _count_steps_between(model, rows, notice)
+        skipped = _count_steps_between(schema.clock, _end_of(model), rows, notice)
         if skipped:
-            rows = concat_rows(
-                [
-                    make_future_rows(model.schema, model.history, skipped)._replace(
-                        schema=rows.schema
-                    ),
-                    rows,
-                ]
-            )
+            between = make_future_rows(schema, model.history, skipped)
+            rows = concat_rows([between._replace(schema=rows.schema), rows])
     path = HorizonPath(model.forecast_context, [model.history])
     forecast = join_forecasts(
         [path.forecast_step(slice_rows(rows, k, k + 1)) for k in range(skipped + steps)]
     )
-    clock = model.schema.clock
+    clock = schema.clock
     known = clock is not None and rows.time is not None
     when = format_times(clock, rows.time[skipped:]) if known else []  # type: ignore[arg-type,index]  # known
     return HorizonForecast(when, select_rows(forecast, slice(skipped, None)), 1 + skipped)
@@ -151,9 +151,8 @@ def forecast_fleet(
         )
 
 
-def _check_inputs_known(model: OnlineModel, notice: Callable[[str], None]) -> None:
-    """Raise if the model needs inputs whose future values only the user knows."""
-    schema = model.schema
+def _check_inputs_known(schema: Schema, notice: Callable[[str], None]) -> None:
+    """Raise if a model needs inputs whose future values only the user knows."""
     if schema.known_ahead:
         raise UsageError(
             f"--horizon: '{schema.known_ahead[0]}' is known ahead: name a file with its future "
@@ -169,7 +168,7 @@ def _check_inputs_known(model: OnlineModel, notice: Callable[[str], None]) -> No
     if schema.clock is not None and not schema.clock.step:
         raise UsageError(
             f"--horizon: '{schema.clock.column}' has no regular time step: name a file with the "
-            "times to forecast"
+            "times to forecast (in Python: data)"
         )
 
 
@@ -215,9 +214,10 @@ def _end_of(model: OnlineModel) -> FloatArray | None:
     return known[np.argmax(known[:, 0])] if len(known) and model.schema.clock else None
 
 
-def _count_steps_between(model: OnlineModel, rows: Rows, notice: Callable[[str], None]) -> int:
+def _count_steps_between(
+    clock: Clock | None, end: FloatArray | None, rows: Rows, notice: Callable[[str], None]
+) -> int:
     """Count the steps missing between the model's end and the first row."""
-    end, clock = _end_of(model), model.schema.clock
     if end is None or clock is None or rows.time is None or not np.isfinite(rows.time[0, 0]):
         return 0
     missing = count_missing_steps(clock, end, rows.time[0])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -166,3 +169,71 @@ def test_durations_are_seconds_in_scikit_learn() -> None:
     with pytest.warns(UserWarning, match="the PeriodIndex of X is ignored"):
         indexed = estimators.KBNNRegressor(layers=2).fit(inputs.set_index(MONTHS), Y)
     np.testing.assert_array_equal(indexed.predict(inputs), one)
+
+
+START = datetime(2026, 1, 28)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def make_hour(k: int) -> datetime:
+    return START + timedelta(hours=k)
+
+
+def make_day(k: int) -> datetime:
+    return START + timedelta(days=k)
+
+
+@pytest.mark.parametrize(
+    ("make", "when"),
+    [
+        (make_hour, ["2026-01-30T12:00:00", "2026-01-30T13:00:00"]),
+        (lambda k: f"{make_hour(k):%d.%m.%Y %H:%M}", ["30.01.2026 12:00", "30.01.2026 13:00"]),
+        (lambda k: 1700000000 + 60 * k, ["1700003600", "1700003660"]),
+        (make_day, ["2026-03-29", "2026-03-30"]),
+        (lambda k: make_day(k).date(), ["2026-03-29", "2026-03-30"]),
+        (lambda k: np.datetime64(make_day(k).date()), ["2026-03-29", "2026-03-30"]),
+        (lambda k: pandas.Timestamp(make_day(k)), ["2026-03-29", "2026-03-30"]),
+        (
+            lambda k: make_day(k).replace(tzinfo=BERLIN),
+            ["2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00"],
+        ),
+        (
+            lambda k: (np.datetime64("2015-01") + k + 1).astype("M8[D]") - 1,
+            ["2020-01-31", "2020-02-29"],
+        ),
+        (
+            lambda k: np.busday_offset(np.datetime64("2026-01-01"), k),
+            ["2026-03-26", "2026-03-27", "2026-03-30"],
+        ),
+    ],
+)
+def test_rows_learned_one_by_one_show_the_step_of_the_clock(
+    make: Callable[[int], Any], when: list[str]
+) -> None:
+    model = kbnn.Model("y", layers=2, lags="1,2")
+    for k in range(60):
+        model.learn_one({"time": make(k)}, float(Y[k]))
+    made = model.forecast(len(when))
+    assert made.when == when
+    assert np.isfinite(made.mean).all()
+    assert kbnn.Model.from_bytes(model.to_bytes()).forecast(1).when == when[:1]
+
+
+def test_rows_without_lags_or_order_say_what_to_do() -> None:
+    model, jumbled = kbnn.Model("y", layers=2), kbnn.Model("y", layers=2, lags="1,2")
+    for k in range(60):
+        model.learn_one({"time": make_hour(k)}, float(Y[k]))
+        jumbled.learn_one({"time": make_hour(7 * k % 60)}, float(Y[k]))
+    with pytest.raises(kbnn.UsageError, match="in Python lags='1,2', also for rows learned one by"):
+        model.forecast(2)
+    with pytest.raises(kbnn.UsageError, match=r"has no regular time step: name a file .*: data"):
+        jumbled.forecast(2)
+    ahead = {"time": [make_hour(60), make_hour(61)]}
+    assert jumbled.forecast(2, ahead).when == ["2026-01-30T12:00:00", "2026-01-30T13:00:00"]
+
+
+def test_a_missing_time_in_the_first_row_decides_nothing() -> None:
+    model = kbnn.Model("y", layers=2)
+    model.learn_one({"x": 1.0, "late": pandas.NaT}, 1.0)
+    model.learn_one({"x": 1.0, "late": 2.0}, 1.0)
+    assert model.features == ["x", "late"]
