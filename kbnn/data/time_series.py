@@ -258,9 +258,10 @@ def add_clock_and_lags(
     if series:
         _report_missing_lags(schema, asked, has_steps_ahead, notice)
     others = _list_other_features(schema, found)
+    schema.changes = _learns_changes(schema, asked, lagged)
     if found is not None:
         # A trend grows beyond its scale, which relearns all rows; changes follow it without.
-        elapsed = asked.lags is not None or not lagged
+        elapsed = not schema.changes
         if asked.holidays:
             mark_holidays(asked.holidays, np.zeros(0))  # report a wrong country at once
         schema.clock = build_clock(found.name, found.points, elapsed, names, asked.holidays)
@@ -287,8 +288,6 @@ def add_clock_and_lags(
         parse_lags(asked.lags) if asked.lags is not None else _default_lags(schema.clock, others)
     )
     schema.lags = _build_lags(schema, specs)
-    last = frozenset(lag.column for lag in schema.lags if lag.rows == 1)
-    schema.changes = uses_differencing(schema.task, schema.targets, last)
     _report_lags(schema, asked, notice)
     if asked.lags is None and asked.tries_lags:
         schema.lags += _build_optional_lags(schema, others, notice)
@@ -367,6 +366,17 @@ def _apply_known_ahead(
     schema.layout = [place for place in schema.layout if place.column not in dropped]
     if dropped:
         notice(f"{_quote_names(dropped)} ignored: not known ahead, and without lags")
+
+
+def _learns_changes(schema: Schema, asked: TimeOptions, has_default_lags: bool) -> bool:
+    """Return whether lag 1 of every target is among the lags, so that changes are learned."""
+    if asked.lags is None:
+        return has_default_lags
+    if asked.lags == LAGS_OFF:
+        return False
+    last = [lag.column for lag in parse_lags(asked.lags) if lag.rows == 1]
+    named = schema.targets if None in last else [name for name in last if name is not None]
+    return uses_differencing(schema.task, schema.targets, frozenset(named))
 
 
 def _default_lags(clock: Clock | None, others: Sequence[str]) -> tuple[LagSpec, ...]:
