@@ -80,6 +80,15 @@ def _as_table(X: Any, names: list[str]) -> pa.Table:
     return to_arrow_table(X).rename_columns(names)
 
 
+def _convert_durations(y: Any) -> Any:
+    """Convert targets that are durations to seconds, as in tables; others stay as they are."""
+    values = np.asarray(y)
+    if values.dtype.kind != "m":
+        return y
+    seconds = values / np.timedelta64(1, "s")
+    return np.asarray(seconds, np.float64)
+
+
 def _list_category_columns(X: Any, names: list[str]) -> list[str]:
     """List the columns of a DataFrame with a categorical type, whatever their values look like."""
     dtypes = [str(dtype).split("(")[0].lower() for dtype in getattr(X, "dtypes", ())]
@@ -87,7 +96,7 @@ def _list_category_columns(X: Any, names: list[str]) -> list[str]:
 
 
 def _has_times_as_index(X: Any) -> bool:
-    return type(getattr(X, "index", None)).__name__ == "DatetimeIndex"
+    return type(getattr(X, "index", None)).__name__ in ("DatetimeIndex", "PeriodIndex")
 
 
 _CATEGORY_DTYPES: Final = ("category", "categorical", "enum")
@@ -160,8 +169,8 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
         """Validate X: float64, or a table if it holds text, times or other types."""
         if reset and _has_times_as_index(X):
             log_notice(
-                "the DatetimeIndex of X is ignored, as scikit-learn ignores every index "
-                "(X.reset_index() makes it a column)"
+                f"the {type(X.index).__name__} of X is ignored, as scikit-learn ignores every "
+                "index (X.reset_index() makes it a column)"
             )
         if not _is_table(X):
             return validate_data(
@@ -302,7 +311,9 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         X = self._check_features(X, reset=new)
         if y is None:
             raise ValueError("KBNNRegressor requires y to be passed, but the target y is None")
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", order="C")
+        y = check_array(
+            _convert_durations(y), dtype=np.float64, ensure_2d=False, input_name="y", order="C"
+        )
         check_consistent_length(X, y)
         weight = self._check_weights(weight, X)
         if new:

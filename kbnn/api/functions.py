@@ -41,8 +41,8 @@ def train(
     Parameters
     ----------
     data
-        Rows with features and targets: a table, a dict of arrays, a numpy array (with
-        `columns`), a path, a glob, or an iterator or list of those.
+        Rows with features and targets: a table, a pandas Series with an index of times, a dict of
+        arrays, a numpy array (with `columns`), a path, a glob, or an iterator or list of those.
     target
         Column or columns to predict; the last column by default.
     model

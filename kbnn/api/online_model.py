@@ -49,7 +49,8 @@ class Model:
     The column types are inferred from the first rows. `data` is a table (pandas, polars, pyarrow,
     duckdb, or anything else with `__arrow_c_stream__`), a dict of arrays, a list of dicts, one per
     row, a numpy array with `columns`, a path, a glob, or an iterator of those. A pandas index of
-    times is a column. Notices are logged to `logging.getLogger("kbnn")`; ignored columns also raise
+    times or periods is a column, and a Series is a table with one column besides its index (`y` if
+    it has no name). Notices are logged to `logging.getLogger("kbnn")`; ignored columns also raise
     a UserWarning.
 
     Any number of threads may share a model. Learning is serialised: `learn` and `learn_one` of
@@ -339,7 +340,8 @@ class Model:
         Raises
         ------
         UsageError
-            If the model has no lags of its target, or needs inputs and `data` is not given.
+            If the model has no lags of its target, or needs inputs and `data` is not given, or the
+            horizon is not a whole number from 1 to 10,000.
         DataError
             If `data` has fewer rows after the model's end than steps.
 

@@ -21,6 +21,7 @@ import pyarrow.parquet
 from kbnn.data.chunk import Chunk, ReadHints, shorten
 from kbnn.data.csv_records import check_unique_names, check_width
 from kbnn.data.inputs import BatchReader
+from kbnn.data.periods import decode_periods, match_period_frequency
 from kbnn.data.sources import ByteReader, ReadOnlyFile
 from kbnn.data.values import cast_to_text
 from kbnn.errors import DataError
@@ -132,7 +133,12 @@ class ArrowReader:
 
 def _decode_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Decode every column of a batch to a type that Arrow's compute functions support."""
-    columns = [decode_column(column) for column in batch.columns]
+    columns = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        frequency = match_period_frequency(field)
+        columns.append(
+            decode_column(column) if frequency is None else decode_periods(column, frequency)
+        )
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 

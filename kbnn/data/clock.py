@@ -9,15 +9,19 @@ computed from instants, so a change to summer time shifts the cycles but not ela
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from kbnn.array_types import FloatArray
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.errors import UsageError
 
 DAY_SECONDS: Final = 86400.0
@@ -27,6 +31,7 @@ MONTH_SECONDS: Final = YEAR_SECONDS / 12
 CYCLES: Final = {"day": DAY_SECONDS, "week": 7 * DAY_SECONDS, "year": YEAR_SECONDS}
 """Calendar cycles and their lengths in seconds."""
 
+DateArray = npt.NDArray[np.datetime64]
 TimeUnit = Literal["text", "s", "ms", "us", "ns", "year"]
 TimestampStyle = Literal["text", "day", "month", "number"]
 
@@ -42,7 +47,9 @@ class Clock:
     names     names of the columns of x: two per cycle, one for holidays and one for elapsed time
               if they are used
     holidays  country whose public holidays are an input, with its subdivision: DE, US-CA; "" none
-    layout    how the first rows write times, see `format_layout`; "" for ISO 8601
+    layout    how the first rows write times: of texts see `format_layout`; of numbers their
+              decimals (0.00 always two, 0.## at most two); "" for ISO 8601 and for whole numbers
+    zone      zone of times of a typed column, whose offset may change; "" if it is fixed or unknown
     """
 
     column: str
@@ -58,6 +65,10 @@ class Clock:
     month_end: bool = False  # rows at the last days of months
     holidays: str = ""
     layout: str = ""
+    zone: str = ""
+    month_day: int = 0  # day of the month of all rows if it is above 28; the last one if shorter
+    month_weekdays: bool = False  # rows at the last weekdays of months; first ones if no month_end
+    even_weeks: bool = False  # whole weeks between all rows: 13 weeks are no 3 months
 
     @property
     def unscaled_columns(self) -> int:
@@ -118,18 +129,72 @@ class Clock:
         return out
 
     def extend_times(self, time: FloatArray, steps: int) -> FloatArray:
-        """Compute the times (steps, 2) that follow one time (2,)."""
+        """Compute the times (steps, 2) that follow one time (2,).
+
+        Steps of days or longer go by local time, shorter ones by instants. The offset from UTC is
+        that of the zone if it is known, otherwise that of the given time.
+        """
         ahead = np.arange(1, steps + 1)
-        if self.weekdays and np.isfinite(time[1]):
-            day = np.datetime64(int(np.floor(time[1] / DAY_SECONDS)), "D")
+        offset = float(time[1] - time[0])
+        if self.step < DAY_SECONDS:
+            instants = time[0] + ahead * self.step
+        else:
+            local = self._extend_days(float(time[1]), ahead)
+            instants = (
+                _convert_to_instants(local, self.zone, offset) if self.zone else local - offset
+            )
+        local = _convert_to_local(instants, self.zone, offset) if self.zone else instants + offset
+        return np.stack((instants, local), axis=1)
+
+    def _extend_days(self, local: float, ahead: IntArray) -> FloatArray:
+        """Compute the local times that follow one by whole days, weekdays or months."""
+        if self.weekdays and np.isfinite(local):
+            day = np.datetime64(int(np.floor(local / DAY_SECONDS)), "D")
             later = np.busday_offset(day, ahead, roll="backward") - day
-            return np.asarray(time + later.astype(np.float64)[:, None] * DAY_SECONDS)
-        if not self.months_per_step:
-            return np.asarray(time + np.outer(ahead * self.step, [1.0, 1.0]))
-        local = np.array(
-            [_add_months(time[1], int(k) * self.months_per_step, self.month_end) for k in ahead]
+            return np.asarray(local + later.astype(np.float64) * DAY_SECONDS)
+        if not self.months_per_step or self.even_weeks:
+            return np.asarray(local + ahead * self.step)
+        if not np.isfinite(local):
+            return np.full(len(ahead), local)
+        day = np.datetime64(int(np.floor(local / DAY_SECONDS)), "D")
+        months = day.astype("datetime64[M]") + ahead * self.months_per_step
+        wanted = self.month_day or int((day - day.astype("datetime64[M]")).astype(int)) + 1
+        if self.month_end or self.month_weekdays:
+            wanted = 31 if self.month_end else 1
+        days = find_month_days(months, wanted, self.month_weekdays)
+        return np.asarray(days.astype(np.float64) * DAY_SECONDS + local % DAY_SECONDS)
+
+
+def _convert_to_local(instants: FloatArray, zone: str, offset: float) -> FloatArray:
+    """Convert instants to the local time of a zone; `offset` holds where the zone is unknown."""
+    if not np.isfinite(instants).all():
+        return instants + offset
+    micros = np.round(instants * 1e6).astype(np.int64)
+    try:
+        local = pc.local_timestamp(pa.array(micros, pa.timestamp("us", tz=zone)))
+    except pa.ArrowInvalid:
+        return instants + offset
+    ahead = local.cast(pa.int64()).to_numpy(zero_copy_only=False) - micros
+    return np.asarray(instants + ahead / 1e6)
+
+
+def _convert_to_instants(local: FloatArray, zone: str, offset: float) -> FloatArray:
+    """Convert local times of a zone to instants; `offset` holds where the zone is unknown.
+
+    A local time that the change to summer time skips becomes the first instant after it; of one
+    that is repeated, the first is meant.
+    """
+    if not np.isfinite(local).all():
+        return local - offset
+    micros = np.round(local * 1e6).astype(np.int64)
+    try:
+        instants = pc.assume_timezone(
+            pa.array(micros, pa.timestamp("us")), zone, ambiguous="earliest", nonexistent="latest"
         )
-        return np.stack((local - (time[1] - time[0]), local), axis=1)
+    except pa.ArrowInvalid:
+        return local - offset
+    ahead = micros - instants.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return np.asarray(local - ahead / 1e6)
 
 
 MAX_SEASON_STEPS: Final = 1440
@@ -214,21 +279,17 @@ def make_unique_name(name: str, taken: Sequence[str]) -> str:
     return name
 
 
-def _add_months(local: float, months: int, month_end: bool = False) -> float:
-    """Add months to a local time; a day past the end of a shorter month becomes its last day.
+def find_month_days(months: DateArray, day: int, weekdays: bool = False) -> DateArray:
+    """Return one day in each month: that with a number, the last one in shorter months.
 
-    With `month_end` the day becomes the last day of its month.
+    With `weekdays`, a Saturday or Sunday becomes the next weekday at the start of a month,
+    otherwise the one before.
     """
-    if not np.isfinite(local):
-        return local
-    whole = np.datetime64(int(np.floor(local)), "s")
-    month = whole.astype("datetime64[M]")
-    begin = float(month.astype("datetime64[s]").astype(np.int64))
-    later = month + months
-    first = float(later.astype("datetime64[s]").astype(np.int64))
-    end = float((later + 1).astype("datetime64[s]").astype(np.int64))
-    last = end - DAY_SECONDS + (local % DAY_SECONDS)
-    return last if month_end else min(first + (local - begin), last)
+    last = (months + 1).astype("datetime64[D]") - 1
+    days: DateArray = np.minimum(months.astype("datetime64[D]") + (day - 1), last)
+    if weekdays:
+        days = np.busday_offset(days, 0, roll="forward" if day == 1 else "backward")
+    return days
 
 
 def format_times(clock: Clock, time: FloatArray) -> list[str]:
@@ -240,10 +301,11 @@ def _format_time(clock: Clock, instant: float, local: float) -> str:
     if not np.isfinite(instant):
         return ""
     if clock.unit == "year":
-        return str(np.datetime64(int(np.floor(local)), "s").astype("datetime64[Y]"))
+        year = int(str(np.datetime64(int(np.floor(local)), "s").astype("datetime64[Y]")))
+        return _format_number(year, 1, clock.layout)
     if clock.unit != "text":
         ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[clock.unit]
-        return str(round(instant * ticks))
+        return _format_number(instant, ticks, clock.layout)
     if clock.layout and (written := format_layout(clock.layout, instant, local)):
         return written
     micros = np.datetime64(round(local * 1e6), "us")
@@ -253,6 +315,17 @@ def _format_time(clock: Clock, instant: float, local: float) -> str:
     if not clock.zoned:
         return text
     return text + _format_offset(instant, local)
+
+
+MAX_DECIMALS: Final = 6
+"""Largest number of decimals with which numeric times are written."""
+
+
+def _format_number(value: float, ticks: int, layout: str) -> str:
+    """Format a value times the ticks per unit with the decimals of a layout, see `Clock`."""
+    micros = Decimal(round(value * 1e6))  # times are exact to microseconds
+    text = f"{micros.scaleb(-6) * ticks:.{max(len(layout) - 2, 0)}f}"
+    return text.rstrip("0").rstrip(".") if layout.endswith("#") else text
 
 
 def _format_offset(instant: float, local: float) -> str:
@@ -265,7 +338,9 @@ MONTH_NAMES: Final = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
     *("October", "November", "December"),
 )
-
+DAY_NAMES: Final = (
+    *("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+)
 
 _DATES: Final = (-62135596800.0, 253402300799.0)
 """The years 1 to 9999, in seconds since 1970."""
@@ -275,19 +350,24 @@ def format_layout(layout: str, instant: float, local: float) -> str:
     """Format a time in a layout, "" beyond the years 1 to 9999.
 
     A layout is a text with directives: %Y %y year, %m %n month, %B %b its name, %q quarter, %d %e
-    day, %H %h hour, %I %i hour of a half day, %p %P am or AM without the m, %M minute, %S second,
-    %1 to %9 digits of its fraction, %z %Z %k offset as +01:00, +0100 or +01. Of two directives for
-    a number the first has a leading zero.
+    day, %A %a its name, %H %h hour, %I %i hour of a half day, %p %P am or AM without the m, %M
+    minute, %S second, %1 to %9 digits of its fraction, %f point and six digits, %F point and digits
+    without zeros at the end (both nothing on a whole second), %z %Z %k offset as +01:00, +0100 or
+    +01. Of two directives for a number the first has a leading zero. %^b is a name in upper case,
+    %_b in lower case.
     """
     if not _DATES[0] <= local < _DATES[1]:
         return ""
     moment: datetime = np.datetime64(round(local * 1e6), "us").item()
     month, half = MONTH_NAMES[moment.month - 1], (moment.hour + 11) % 12 + 1
+    day = DAY_NAMES[moment.weekday()]
+    fraction = f".{moment.microsecond:06d}" if moment.microsecond else ""
     offset, noon = _format_offset(instant, local), "p" if moment.hour > 11 else "a"
     parts = {
         **{"Y": f"{moment.year:04d}", "y": f"{moment.year % 100:02d}", "B": month, "b": month[:3]},
         **{"q": str((moment.month + 2) // 3), "M": f"{moment.minute:02d}", "p": noon},
         **{"P": noon.upper(), "S": f"{moment.second:02d}"},
+        **{"A": day, "a": day[:3], "f": fraction, "F": fraction.rstrip("0")},
         **{"z": offset, "Z": offset.replace(":", ""), "k": offset[:3]},
         **{str(k): f"{moment.microsecond:06d}000"[:k] for k in range(1, 10)},
     }
@@ -296,4 +376,5 @@ def format_layout(layout: str, instant: float, local: float) -> str:
         *(("H", "h", moment.hour), ("I", "i", half)),
     ):
         parts[padded], parts[plain] = f"{value:02d}", str(value)
-    return re.sub("%(.)", lambda found: parts.get(found[1], ""), layout)
+    cases: dict[str, Callable[[str], str]] = {"": str, "^": str.upper, "_": str.lower}
+    return re.sub(r"%([\^_]?)(.)", lambda found: cases[found[1]](parts.get(found[2], "")), layout)

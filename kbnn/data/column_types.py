@@ -28,7 +28,7 @@ from kbnn.data.number_format import (
     report_ambiguous_points,
 )
 from kbnn.data.schema import Column, ColumnKind
-from kbnn.data.timestamps import TIME_COLUMN_NAME, format_timestamps, is_date_or_timestamp
+from kbnn.data.timestamps import TIME_COLUMN_NAME, format_timestamps, get_zone, is_date_or_timestamp
 from kbnn.data.values import (
     BOOLEAN_VALUES,
     MAX_LABEL_LENGTH,
@@ -53,6 +53,7 @@ class ColumnSample(NamedTuple):
     values: list[str | None]
     unusable: str | None
     typed: bool = False  # numbers that were never text
+    zone: str = ""  # of timestamps, if its offset may change
 
     @property
     def present_values(self) -> list[str]:
@@ -71,7 +72,9 @@ def sample_column(arrays: Sequence[pa.Array], missing: MissingSpellings) -> Colu
             unusable = "nested values" if pa.types.is_nested(array.type) else "binary values"
         is_time = is_date_or_timestamp(array.type)
         values.extend(format_timestamps(array) if is_time else read_texts(array, missing))
-    return ColumnSample(values, unusable, not any(is_text(array.type) for array in arrays))
+    typed = not any(is_text(array.type) for array in arrays)
+    zone = next((zone for array in arrays if (zone := get_zone(array.type))), "")
+    return ColumnSample(values, unusable, typed, zone)
 
 
 def detect_column_format(

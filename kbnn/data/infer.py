@@ -148,7 +148,14 @@ def _detect_time_column(
         for name, seen in found.items()
         if name == named or (name in features and name not in others)
     }
-    return find_time_column(values, targets, options.time_options)
+    column = find_time_column(values, targets, options.time_options)
+    if column is None or not found[column.name].unusable:
+        return column
+    # Typed timestamps are not written in any way: only dates have a layout.
+    are_dates = all(each.written == "day" for each in column.points.points)
+    layout = column.points.layout if are_dates else ""
+    points = column.points._replace(layout=layout, zone=found[column.name].zone)
+    return column._replace(points=points)
 
 
 def _choose_targets(

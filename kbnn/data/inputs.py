@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from kbnn.data.chunk import shorten
+from kbnn.data.periods import match_period_frequency
 from kbnn.data.sources import STDIN, Source, expand_paths, parse_folder_columns
 from kbnn.data.values import is_encodable, normalize_cell
 from kbnn.errors import DataError, UsageError
@@ -26,6 +27,9 @@ TABLE_NAME: Final = "data"
 
 INDEX_NAME: Final = "index"
 """The name of an unnamed pandas index, as given by `reset_index`."""
+
+SERIES_NAME: Final = "y"
+"""The name of a column that has none: an unnamed Series or an Arrow array."""
 
 # Raised by Arrow, pandas and others for tables that cannot be converted.
 _TABLE_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError)
@@ -38,6 +42,12 @@ def is_table(data: object) -> bool:
         or hasattr(data, "__arrow_c_array__")
         or isinstance(data, Mapping | np.ndarray)
     )
+
+
+def _is_lone_column(data: Any) -> bool:
+    """Return whether this is a Series of pandas or polars; one of structs is a table."""
+    is_column = hasattr(data, "to_frame") and hasattr(data, "name") and hasattr(data, "dtype")
+    return is_column and not str(data.dtype).lower().startswith("struct")
 
 
 class TableSource:
@@ -62,6 +72,10 @@ class TableSource:
             return _table_from_array(table, columns)
         if columns is not None:
             raise UsageError("columns names the columns of a numpy array: this table has names")
+        if _is_lone_column(table):
+            return table.to_frame(SERIES_NAME if table.name in (None, "") else str(table.name))
+        if isinstance(table, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(table.type):
+            return pa.table({SERIES_NAME: table})
         return _table_from_columns(table) if isinstance(table, Mapping) else table
 
     def open(self) -> BatchReader:
@@ -203,15 +217,17 @@ def _table_from_array(array: np.ndarray[Any, Any], columns: Sequence[str] | None
 def _order_columns(schema: pa.Schema) -> tuple[list[int], list[str]]:
     """Return positions and names of the columns to read; a pandas index is skipped unless temporal.
 
-    An index of timestamps comes first, under its name or as `index`, unless a column has that
-    name.
+    An index of timestamps or periods comes first, under its name or as `index`, unless a column
+    has that name.
     """
     index = _index_columns(schema)
     order = [at for at, name in enumerate(schema.names) if name not in index]
     names = [schema.names[at] for at in order]
     for at, name in enumerate(schema.names):
         shown = INDEX_NAME if name.startswith("__index_level_") else name
-        if name in index and pa.types.is_timestamp(schema.field(at).type) and shown not in names:
+        field = schema.field(at)
+        is_time = pa.types.is_timestamp(field.type) or match_period_frequency(field) is not None
+        if name in index and is_time and shown not in names:
             return [at, *order], [shown, *names]
     return order, names
 

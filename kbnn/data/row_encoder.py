@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from kbnn.data.decoder import CellDecoder, check_label, check_new_class, decide_
 from kbnn.data.infer import infer_schema
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.schema import Schema
+from kbnn.data.timestamps import has_changing_offset
 from kbnn.data.values import MissingSpellings, is_encodable, value_to_text
 from kbnn.errors import ArgumentError, DataError, UsageError
 from kbnn.targets.registry import TARGET_TYPES
@@ -324,7 +326,15 @@ def infer_row_schema(
 
 def _sample_value(value: Any, missing: frozenset[str] = frozenset()) -> ColumnSample:
     text, unusable = value_to_text(value), "nested values" if _is_nested(value) else None
-    return ColumnSample([None if text in missing else text], unusable, not isinstance(value, str))
+    if text is not None and isinstance(value, np.datetime64 | date):
+        unusable = "timestamps"
+    zone = getattr(getattr(value, "tzinfo", None), "key", "")  # of zoneinfo: Europe/Berlin
+    return ColumnSample(
+        [None if text in missing else text],
+        unusable,
+        not isinstance(value, str),
+        zone if has_changing_offset(zone) else "",
+    )
 
 
 def _is_nested(value: Any) -> bool:

@@ -253,13 +253,15 @@ def add_clock_and_lags(
     """Add clock and lags to a schema, append their columns of x, and report them."""
     names = [column.name for column in schema.columns]
     series = found is not None and _is_series(schema, found) and not asked.has_late_labels
-    lagged = series and not asked.reordering_option
-    if series and not lagged and asked.lags is None:
-        notice(f"no lags are learned with {asked.reordering_option}: they need rows in order")
+    has_steps_ahead = TARGET_TYPES[schema.task].supports_differencing
+    lagged = series and has_steps_ahead and not asked.reordering_option
+    if series:
+        _report_missing_lags(schema, asked, has_steps_ahead, notice)
     others = _list_other_features(schema, found)
+    schema.changes = _learns_changes(schema, asked, lagged)
     if found is not None:
         # A trend grows beyond its scale, which relearns all rows; changes follow it without.
-        elapsed = asked.lags is not None or not lagged
+        elapsed = not schema.changes
         if asked.holidays:
             mark_holidays(asked.holidays, np.zeros(0))  # report a wrong country at once
         schema.clock = build_clock(found.name, found.points, elapsed, names, asked.holidays)
@@ -286,8 +288,6 @@ def add_clock_and_lags(
         parse_lags(asked.lags) if asked.lags is not None else _default_lags(schema.clock, others)
     )
     schema.lags = _build_lags(schema, specs)
-    last = frozenset(lag.column for lag in schema.lags if lag.rows == 1)
-    schema.changes = uses_differencing(schema.task, schema.targets, last)
     _report_lags(schema, asked, notice)
     if asked.lags is None and asked.tries_lags:
         schema.lags += _build_optional_lags(schema, others, notice)
@@ -308,12 +308,33 @@ def _is_series(schema: Schema, found: TimeColumn) -> bool:
     """
     others = _list_other_features(schema, found)
     return (
-        TARGET_TYPES[schema.task].supports_differencing
+        not TARGET_TYPES[schema.task].labels
         and len(schema.targets) == 1
         and found.points.is_chronological
         and not has_repeated_times([each.instant for each in found.points.points])
         and (not others or found.points.has_regular_step)
     )
+
+
+def _report_missing_lags(
+    schema: Schema, asked: TimeOptions, has_steps_ahead: bool, notice: Notice
+) -> None:
+    """Report why a series gets no default lags, or cannot be forecast several steps ahead."""
+    if asked.lags == LAGS_OFF:
+        return
+    if asked.reordering_option:
+        if asked.lags is None and has_steps_ahead:
+            notice(f"no lags are learned with {asked.reordering_option}: they need rows in order")
+    elif not has_steps_ahead and asked.lags is None:
+        notice(
+            f"--task {schema.task} learns no lags by itself and forecasts no steps ahead: --task "
+            "regression does both (--lags 1,2 adds lags, for forecasts of the next row)"
+        )
+    elif not has_steps_ahead:
+        notice(
+            f"--task {schema.task} forecasts the next row only: --task regression forecasts "
+            "several steps ahead"
+        )
 
 
 def _apply_known_ahead(
@@ -345,6 +366,17 @@ def _apply_known_ahead(
     schema.layout = [place for place in schema.layout if place.column not in dropped]
     if dropped:
         notice(f"{_quote_names(dropped)} ignored: not known ahead, and without lags")
+
+
+def _learns_changes(schema: Schema, asked: TimeOptions, has_default_lags: bool) -> bool:
+    """Return whether lag 1 of every target is among the lags, so that changes are learned."""
+    if asked.lags is None:
+        return has_default_lags
+    if asked.lags == LAGS_OFF:
+        return False
+    last = [lag.column for lag in parse_lags(asked.lags) if lag.rows == 1]
+    named = schema.targets if None in last else [name for name in last if name is not None]
+    return uses_differencing(schema.task, schema.targets, frozenset(named))
 
 
 def _default_lags(clock: Clock | None, others: Sequence[str]) -> tuple[LagSpec, ...]:

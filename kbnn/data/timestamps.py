@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from calendar import monthrange, timegm
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -24,12 +25,14 @@ from kbnn.array_types import FloatArray
 from kbnn.data.clock import (
     CYCLES,
     DAY_SECONDS,
+    MAX_DECIMALS,
     MONTH_NAMES,
     WEEKDAYS,
     Clock,
     TimestampStyle,
     TimeUnit,
     compute_cycle_phase,
+    find_month_days,
     format_layout,
     name_time_columns,
 )
@@ -55,7 +58,7 @@ _TIME_OF_DAY: Final = (
     r"(?:\s?(?P<half>[ap])\.?m\.?)?)?"
     r"\s?(?P<zone>Z|UTC|GMT|[-+]\d{2}(?::?\d{2})?)?"
 )
-_WEEKDAY: Final = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,? )?"
+_WEEKDAY: Final = r"(?:(?P<weekday>(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6})\.?,? )?"
 _TIMESTAMP_PATTERNS: Final = tuple(
     re.compile(form, re.I)
     for form in (
@@ -256,6 +259,20 @@ def parse_time_value(value: Any, unit: TimeUnit, day_first: bool) -> tuple[float
     return None if made_of.unparsed else (float(made_of.values[0, 0]), float(made_of.values[0, 1]))
 
 
+_FIXED_ZONE: Final = re.compile(r"[-+]\d{2}:?\d{2}|UTC|GMT|Z|Etc/.*", re.I)
+
+
+def has_changing_offset(zone: str) -> bool:
+    """Return whether a zone is a place, whose offset from UTC may change, as in Europe/Berlin."""
+    return bool(zone) and _FIXED_ZONE.fullmatch(zone) is None
+
+
+def get_zone(kind: pa.DataType) -> str:
+    """Return the name of the zone of an Arrow type, "" without one or if its offset is fixed."""
+    zone = getattr(kind, "tz", None) or ""
+    return zone if has_changing_offset(zone) else ""
+
+
 def format_timestamps(array: pa.Array) -> list[str | None]:
     """Format Arrow timestamps as texts that `parse_timestamp` reads, None where missing."""
     texts: list[str | None] = []
@@ -296,7 +313,8 @@ class TimeSample(NamedTuple):
     points: list[Timestamp]
     unit: TimeUnit
     day_first: bool
-    layout: str = ""  # how they are written, "" for ISO 8601
+    layout: str = ""  # how texts and numbers are written, see `Clock`
+    zone: str = ""  # name of the zone of a typed column, if its offset may change
 
     @property
     def is_chronological(self) -> bool:
@@ -310,7 +328,7 @@ class TimeSample(NamedTuple):
         """The median seconds between two rows, 0 if the rows are not chronological."""
         instants = sorted({each.instant for each in self.points})
         gaps = [b - a for a, b in pairwise(instants)]
-        return median(gaps) if gaps and self.is_chronological else 0.0
+        return round(median(gaps), 6) if gaps and self.is_chronological else 0.0
 
     @property
     def has_regular_step(self) -> bool:
@@ -352,37 +370,43 @@ def _sample_text_times(present: list[str]) -> TimeSample | None:
     return TimeSample(known, "text", day_first, _find_layout(present, known, day_first))
 
 
-_ISO_LAYOUT: Final = re.compile(r"%Y-%m(-%d(T%H:%M:%S(\.%\d)?(%z)?)?)?")
-
-
 def _find_layout(texts: Sequence[str], points: Sequence[Timestamp], day_first: bool) -> str:
-    """Find the layout that writes all times as the texts do, "" if none does or for ISO 8601."""
-    match = next(found for form in _TIMESTAMP_PATTERNS if (found := form.fullmatch(texts[0])))
+    """Find the layout that writes all times as the texts do, "" if none does."""
+    longest = max(texts, key=len)  # has a fraction of a second, if any text has one
+    match = next(found for form in _TIMESTAMP_PATTERNS if (found := form.fullmatch(longest)))
     groups = {name: text for name, text in match.groupdict().items() if text is not None}
     order = "de", "mn"
     months = {"a": order[not day_first], "b": order[day_first], "m": order[1], "d": order[0]}
     if groups.get("sep", "/") != "/" and points[0].order in ("day", "either"):
         months |= {"a": order[0], "b": order[1]}
-    zone = groups.get("zone", "")
+    zone, fraction = groups.get("zone", ""), groups.get("f", ".")
+    weekday = groups.get("weekday", "Mon")
     hour = "Ii" if "half" in groups else "Hh"
     known = {
         **{"y": "%Y" if len(groups["y"]) == 4 else "%y", "n": "%M", "s": "%S", "q": "%q"},
-        "f": f"{groups.get('f', '.')[0]}%{len(groups.get('f', '.')) - 1}",
         "half": "%p" if groups.get("half", "p").islower() else "%P",
+        "weekday": _match_case(weekday, "A" if len(weekday) > 3 else "a"),
         "zone": zone if zone[:1] not in ("+", "-") else {6: "%z", 5: "%Z", 3: "%k"}[len(zone)],
     }
-    for padded, name in ((0, "%b"), (1, "%b"), (0, "%B"), (1, "%B")):
+    fractions = (f"{fraction[0]}%{len(fraction) - 1}", "%f", "%F")[: 3 if "f" in groups else 1]
+    for padded, name, seconds in product((0, 1), "bB", fractions):
         numbers = {group: f"%{pair[padded]}" for group, pair in {**months, "h": hour}.items()}
-        written = {**known, **numbers, "name": name}
+        month = _match_case(groups.get("name", "Mar"), name)
+        written = {**known, **numbers, "name": month, "f": seconds}
         layout, end = "", 0
         for group in sorted(groups.keys() - {"sep"}, key=match.start):
-            layout += texts[0][end : match.start(group)] + written[group]
+            layout += longest[end : match.start(group)] + written[group]
             end = match.end(group)
-        layout += texts[0][end:]
+        layout += longest[end:]
         made = (format_layout(layout, each.instant, each.local) for each in points)
         if all(one == text for one, text in zip(made, texts, strict=True)):
-            return "" if _ISO_LAYOUT.fullmatch(layout) else layout
+            return layout
     return ""
+
+
+def _match_case(name: str, directive: str) -> str:
+    """Return the directive that writes a name in upper or lower case, as given."""
+    return "%" + ("^" if name.isupper() else "_" if name.islower() else "") + directive
 
 
 def _sample_numeric_times(present: list[str], unit: str) -> TimeSample | None:
@@ -393,9 +417,19 @@ def _sample_numeric_times(present: list[str], unit: str) -> TimeSample | None:
         if not all(number.is_integer() and 1 <= number <= 9999 for number in numbers):
             return None
         known = [parse_timestamp(f"{int(number):04d}-01") for number in numbers]
-        return TimeSample([each for each in known if each is not None], "year", False)
+        points = [each for each in known if each is not None]
+        return TimeSample(points, "year", False, _find_number_layout(present))
     seconds = [number / TICKS_PER_SECOND[unit] for number in numbers]
-    return TimeSample([Timestamp(each, each) for each in seconds], unit, False)  # type: ignore[arg-type]  # one of TICKS
+    points = [Timestamp(each, each) for each in seconds]
+    return TimeSample(points, unit, False, _find_number_layout(present))  # type: ignore[arg-type]  # one of TICKS
+
+
+def _find_number_layout(texts: Sequence[str]) -> str:
+    """Find the decimals of numeric times: 0.00 if all have two, 0.## if the longest has; or ""."""
+    plain = [text if re.fullmatch(r"-?\d+\.?\d*", text) else "" for text in texts]
+    decimals = [len(text.partition(".")[2]) for text in plain]
+    most = min(max(decimals), MAX_DECIMALS)
+    return f"0.{('0' if min(decimals) == most else '#') * most}" if most else ""
 
 
 def _detect_numeric_times(name: str, present: list[str], alone: bool) -> TimeSample | None:
@@ -450,10 +484,11 @@ def build_clock(
     cycles = [cycle for cycle in CYCLES if _supports_cycle(found, cycle)]
     elapsed = elapsed or not cycles
     shapes = {each.written for each in found.points}
+    zoned = any(each.has_zone for each in found.points)
     written: TimestampStyle = "text"
     if shapes == {"month"}:
         written = "month"
-    elif shapes <= {"day", "month"} or _are_at_midnight(found):
+    elif shapes <= {"day", "month"} or (_are_at_midnight(found) and not zoned):
         written = "day"
     return Clock(
         name,
@@ -464,11 +499,31 @@ def build_clock(
         name_time_columns(name, cycles, elapsed, taken, bool(holidays)),
         found.day_first,
         written,
-        any(each.has_zone for each in found.points),
+        zoned,
         _has_only_weekdays(found),
-        _has_only_month_ends(found),
-        holidays,
-        found.layout,
+        holidays=holidays,
+        layout=found.layout,
+        zone=found.zone,
+        **_find_month_days(found)._asdict(),
+    )
+
+
+def find_steps(clock: Clock, time: FloatArray) -> Clock:
+    """Return a clock with the steps of the last rows (n, 2), if its first rows showed none.
+
+    This happens where rows are learned one by one: the clock is fixed by the first row.
+    """
+    known = time[np.isfinite(time[:, 0])].tolist()
+    if clock.step or len(known) < 2:
+        return clock
+    found = TimeSample([Timestamp(*each) for each in known], clock.unit, clock.day_first)
+    at_midnight = clock.written == "text" and _are_at_midnight(found) and not clock.zoned
+    return replace(
+        clock,
+        step=found.step_seconds,
+        written="day" if at_midnight else clock.written,
+        weekdays=_has_only_weekdays(found),
+        **_find_month_days(found)._asdict(),
     )
 
 
@@ -483,12 +538,32 @@ def _has_only_weekdays(found: TimeSample) -> bool:
     )
 
 
-def _has_only_month_ends(found: TimeSample) -> bool:
-    """Return whether all rows are at the last day of a month, ."""
+class MonthDays(NamedTuple):
+    """The days of months that all rows are at, as `Clock` stores them."""
+
+    month_end: bool = False
+    month_day: int = 0
+    month_weekdays: bool = False
+    even_weeks: bool = False
+
+
+def _find_month_days(found: TimeSample) -> MonthDays:
+    """Find the days of months at which all rows are, if they are a month apart or more."""
     local = np.array([each.local for each in found.points])
     days = np.floor(local / DAY_SECONDS).astype(np.int64).astype("datetime64[D]")
-    ends = (days + 1).astype("datetime64[M]") != days.astype("datetime64[M]")
-    return len(days) > 1 and bool(ends.all()) and found.step_seconds > 27.0 * DAY_SECONDS
+    if len(days) < 2 or found.step_seconds <= 27.0 * DAY_SECONDS:
+        return MonthDays()
+    months = days.astype("datetime64[M]")
+    number = int(np.max((days - months).astype(np.int64))) + 1
+    if np.array_equal(days, find_month_days(months, 31)):
+        return MonthDays(month_end=True)
+    if np.array_equal(days, find_month_days(months, number)):
+        return MonthDays(month_day=number if number > 28 else 0)
+    if np.array_equal(days, find_month_days(months, 31, weekdays=True)):
+        return MonthDays(month_end=True, month_weekdays=True)
+    if np.array_equal(days, find_month_days(months, 1, weekdays=True)):
+        return MonthDays(month_weekdays=True)
+    return MonthDays(even_weeks=bool(np.all(np.diff(local) % (7 * DAY_SECONDS) == 0.0)))
 
 
 def _are_at_midnight(found: TimeSample) -> bool:

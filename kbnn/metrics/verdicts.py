@@ -206,6 +206,9 @@ def judge_steps(steps: Sequence[StepFigures]) -> Verdict:
     """Judge forecasts of several steps: do they beat naive ones, and do the bands hold?"""
     if not steps or steps[0].rows < MIN_VERDICT_ROWS:
         return too_few_rows_verdict(steps[0].rows if steps else 0)
+    if all(one.last_rmse == 0.0 for one in steps):
+        text = "The values do not change: repeating the last one has no error."
+        return Verdict("unknown", "Nothing to forecast", (text,))
     better = [one.step for one in steps if one.rmse < one.best_naive]
     worse = [one.step for one in steps if not one.rmse <= TIED_RATIO * one.best_naive]
     low, high = BAND_RANGE
@@ -225,6 +228,8 @@ def judge_steps(steps: Sequence[StepFigures]) -> Verdict:
             if better
             else f"Worse than {naive} at {_list_steps(worse)}."
         )
+    elif not better:
+        sentences.append(f"As accurate as {naive} at {every} (within 3 %).")
     elif len(better) < len(steps):
         sentences.append("At the other steps as accurate as the better of them (within 3 %).")
     inside = [one.coverage_90 for one in steps]

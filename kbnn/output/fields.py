@@ -6,7 +6,7 @@ the numeric types that also have the probability of 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -49,6 +49,13 @@ class OutputOptions(NamedTuple):
     outlier: bool = False
     open: bool = False  # more classes may still appear
     surprise: bool = False  # how unlikely the target was, where it is there
+
+
+def make_output_name(name: str, taken: Collection[str]) -> str:
+    """Prefix the name of an added column until no column of the input has it."""
+    while name in taken:
+        name = f"kbnn_{name}"
+    return name
 
 
 def list_output_fields(task: TargetType, wanted: OutputOptions) -> list[OutputField]:

@@ -31,7 +31,7 @@ from kbnn.data.values import (
     python_values,
 )
 from kbnn.errors import DataError, UsageError
-from kbnn.output.fields import OutputField, decode_targets
+from kbnn.output.fields import OutputField, decode_targets, make_output_name
 from kbnn.sink import Closeable, Sink, open_sink, standard_output
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
@@ -115,8 +115,7 @@ class Writer(Closeable):
         """Fix the leading columns; prefix prediction columns whose name is in use."""
         taken = set(schema.names)
         self._fields = [
-            field._replace(name=f"kbnn_{field.name}") if field.name in taken else field
-            for field in self._fields
+            field._replace(name=make_output_name(field.name, taken)) for field in self._fields
         ]
         return schema
 

@@ -260,7 +260,7 @@ def check_horizon_support(task: TargetType) -> None:
         found = f"has {count} targets" if count > 1 else f"is of --task {task.name}"
         raise UsageError(
             "--horizon: several steps ahead need one target of --task regression, "
-            f"and this model {found}"
+            f"and this model {found}. Train another with one target and --task regression."
         )
 
 

@@ -27,6 +27,7 @@ from kbnn.metrics.sections import TargetSection, build_target_section
 from kbnn.metrics.verdicts import Verdict, find_metrics
 from kbnn.model.interface import StreamModel
 from kbnn.model.replay import MAX_HELD_ROWS
+from kbnn.model.warmup import WARM_UP_ROWS
 from kbnn.output.fields import OutputOptions, list_output_fields, quantile_name
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import IN_WARMUP, select_rows
@@ -199,10 +200,12 @@ def evaluate(
     if learn:
         model.record.set_card(card)
     done.alerts = alerts
-    timing, start = done.timing, perf_counter()
+    timing, start, read_rows, labelled_rows = done.timing, perf_counter(), 0, 0
     batches = _read_batches(model, stream, timing, notice)
     for rows, forecast, anomalies in predict_rows(model, batches, notice, learn=learn):
         predicted = perf_counter()
+        read_rows += len(rows.y)
+        labelled_rows += int(np.isfinite(rows.y).any(axis=1).sum())
         if alerts is not None:
             alerts.add(rows, forecast, anomalies)
         if not learn:
@@ -229,18 +232,25 @@ def evaluate(
         card = done.card
     done.bad_rows = stream.bad_rows
     if not any(score.rows for score in card.scores):
-        if any(score.invalid for score in card.scores) and model.key:
-            raise DataError("nothing to evaluate: no row has a key that the fleet can predict")
-        if any(score.invalid for score in card.scores):
-            raise DataError(
-                "nothing to evaluate: the model has no error bars yet, since its target "
-                "has had the same value in every row"
-            )
         names = " and ".join(f"'{name}'" for name in model.task.targets)
-        raise DataError(
-            f"nothing to evaluate: none of the {done.rows:,} rows has a value of {names}"
-        )
+        read_rows += stream.bad_rows
+        why = f"none of the {read_rows:,} rows has a value of {names}"
+        if labelled_rows:
+            why = _explain_missing_scores(model, learn, names)
+        raise DataError(f"nothing to evaluate: {why}")
     return done
+
+
+def _explain_missing_scores(model: StreamModel, learn: bool, names: str) -> str:
+    """Say why rows with targets were not scored."""
+    if learn:
+        return (
+            f"the model is still in its warm-up, which ends after {WARM_UP_ROWS} rows with "
+            f"different values of {names}"
+        )
+    if model.key:
+        return "no row has a key that the fleet can predict"
+    return f"the model has no error bars yet. It needs more rows, with different values of {names}."
 
 
 def open_evaluation(

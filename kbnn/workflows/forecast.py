@@ -15,18 +15,22 @@ of all values scored and the model's last ones.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.data.batch import Rows, concat_rows, slice_rows, take_rows
-from kbnn.data.clock import format_times
+from kbnn.data.clock import Clock, format_times
 from kbnn.data.dataset import Stream
 from kbnn.data.lags import History
+from kbnn.data.schema import Schema
 from kbnn.data.time_series import MAX_NAMES_SHOWN
+from kbnn.data.timestamps import find_steps
 from kbnn.distributions.dispatch import read_distribution
 from kbnn.distributions.predictive import INTERVAL_HALF_WIDTHS_SD
 from kbnn.errors import ArgumentError, DataError, UsageError
@@ -48,6 +52,7 @@ from kbnn.model.recursive_forecast import (
     make_future_rows,
     weight_first_step,
 )
+from kbnn.output.fields import make_output_name
 from kbnn.targets.base import check_horizon_support
 from kbnn.targets.prediction import Forecast, join_forecasts, select_rows
 
@@ -57,14 +62,15 @@ MAX_HORIZON_STEPS: Final = 10_000
 def check_horizon(model: OnlineModel, steps: int) -> None:
     """Raise if the model cannot forecast this number of steps."""
     schema = model.schema
-    if not isinstance(steps, int | np.integer):
+    if not isinstance(steps, int | np.integer) or isinstance(steps, bool):
         raise ArgumentError(f"--horizon must be a whole number of steps, not {steps!r}")
     if not 1 <= steps <= MAX_HORIZON_STEPS:
         raise UsageError(f"--horizon must be between 1 and {MAX_HORIZON_STEPS:,}, not {steps}")
     check_horizon_support(model.task)
     if not any(lag.column in schema.targets for lag in schema.lags):
         raise UsageError(
-            f"--horizon needs a model with lags of '{schema.targets[0]}' (kbnn train --lags)"
+            f"--horizon needs a model with lags of '{schema.targets[0]}': train one with --lags "
+            "1,2 (in Python lags='1,2', also for rows learned one by one)"
         )
 
 
@@ -91,27 +97,23 @@ def forecast_horizon(
     one step after the end, the steps between are forecast too, but not returned.
     """
     check_horizon(model, steps)
-    skipped = 0
+    skipped, schema = 0, model.schema
+    if schema.clock is not None:
+        schema = replace(schema, clock=find_steps(schema.clock, model.history.time))
     if stream is None:
-        _check_inputs_known(model, notice)
-        rows = make_future_rows(model.schema, model.history, steps)
+        _check_inputs_known(schema, notice)
+        rows = make_future_rows(schema, model.history, steps)
     else:
         rows = _read_future(model, stream, steps, notice)
-        skipped = _count_steps_between(model, rows, notice)
+        skipped = _count_steps_between(schema.clock, _end_of(model), rows, notice)
         if skipped:
-            rows = concat_rows(
-                [
-                    make_future_rows(model.schema, model.history, skipped)._replace(
-                        schema=rows.schema
-                    ),
-                    rows,
-                ]
-            )
+            between = make_future_rows(schema, model.history, skipped)
+            rows = concat_rows([between._replace(schema=rows.schema), rows])
     path = HorizonPath(model.forecast_context, [model.history])
     forecast = join_forecasts(
         [path.forecast_step(slice_rows(rows, k, k + 1)) for k in range(skipped + steps)]
     )
-    clock = model.schema.clock
+    clock = schema.clock
     known = clock is not None and rows.time is not None
     when = format_times(clock, rows.time[skipped:]) if known else []  # type: ignore[arg-type,index]  # known
     return HorizonForecast(when, select_rows(forecast, slice(skipped, None)), 1 + skipped)
@@ -143,16 +145,14 @@ def forecast_fleet(
         assert model is not None
         ahead = forecast_horizon(model, steps, notice=notice_once)
         cells = next(csv.reader([key]), [""]) if len(fleet.key) > 1 else [key]
-        columns = {name: [cell] * steps for name, cell in zip(fleet.key, cells, strict=True)}
-        leading = build_step_columns(model, ahead)
-        names = [*columns, *leading.schema.names]
-        arrays = [*map(pa.array, columns.values()), *leading.columns]
-        yield ahead.forecast, pa.RecordBatch.from_arrays(arrays, names)
+        yield (
+            ahead.forecast,
+            build_step_columns(model, ahead, dict(zip(fleet.key, cells, strict=True))),
+        )
 
 
-def _check_inputs_known(model: OnlineModel, notice: Callable[[str], None]) -> None:
-    """Raise if the model needs inputs whose future values only the user knows."""
-    schema = model.schema
+def _check_inputs_known(schema: Schema, notice: Callable[[str], None]) -> None:
+    """Raise if a model needs inputs whose future values only the user knows."""
     if schema.known_ahead:
         raise UsageError(
             f"--horizon: '{schema.known_ahead[0]}' is known ahead: name a file with its future "
@@ -168,7 +168,7 @@ def _check_inputs_known(model: OnlineModel, notice: Callable[[str], None]) -> No
     if schema.clock is not None and not schema.clock.step:
         raise UsageError(
             f"--horizon: '{schema.clock.column}' has no regular time step: name a file with the "
-            "times to forecast"
+            "times to forecast (in Python: data)"
         )
 
 
@@ -214,9 +214,10 @@ def _end_of(model: OnlineModel) -> FloatArray | None:
     return known[np.argmax(known[:, 0])] if len(known) and model.schema.clock else None
 
 
-def _count_steps_between(model: OnlineModel, rows: Rows, notice: Callable[[str], None]) -> int:
+def _count_steps_between(
+    clock: Clock | None, end: FloatArray | None, rows: Rows, notice: Callable[[str], None]
+) -> int:
     """Count the steps missing between the model's end and the first row."""
-    end, clock = _end_of(model), model.schema.clock
     if end is None or clock is None or rows.time is None or not np.isfinite(rows.time[0, 0]):
         return 0
     missing = count_missing_steps(clock, end, rows.time[0])
@@ -236,12 +237,20 @@ def _count_steps_between(model: OnlineModel, rows: Rows, notice: Callable[[str],
     return missing
 
 
-def build_step_columns(model: OnlineModel, ahead: HorizonForecast) -> pa.RecordBatch:
-    """Build the leading columns of a forecast: the step number, and its time."""
-    columns = {"step": pa.array(ahead.first_step + np.arange(len(ahead.forecast.mean)))}
+def build_step_columns(
+    model: OnlineModel, ahead: HorizonForecast, key: Mapping[str, str] | None = None
+) -> pa.RecordBatch:
+    """Build the leading columns of a forecast: the key, the step number, and its time.
+
+    Columns of the input keep their names: if one is called `step`, the number is `kbnn_step`.
+    """
+    steps = ahead.first_step + np.arange(len(ahead.forecast.mean))
+    given = {name: pa.array([cell] * len(steps)) for name, cell in (key or {}).items()}
+    times = {}
     if model.schema.clock is not None and ahead.when:
-        columns[model.schema.clock.column] = pa.array(ahead.when)
-    return pa.RecordBatch.from_pydict(columns)
+        times[model.schema.clock.column] = pa.array(ahead.when)
+    number = make_output_name("step", [*given, *times])
+    return pa.RecordBatch.from_pydict({**given, number: pa.array(steps), **times})
 
 
 MAX_ORIGINS: Final = 500
@@ -361,9 +370,18 @@ def run_backtest(
         raise DataError(
             f"--horizon {steps} needs {steps} rows or more, but there are {len(rows.y)}"
         )
+    _check_values_known(model.schema.targets[0], rows)
     found = _follow_origins(model, rows, steps, MAX_ORIGINS, SequenceNotices(notice), learn)
     shown = _select_shown(model, rows, found)
     return _score_steps(found)._replace(learning=learn, shown=shown)
+
+
+def _check_values_known(target: str, rows: Rows) -> None:
+    """Raise DataError if no row has a value to compare forecasts with."""
+    if not np.isfinite(rows.y[:, 0]).any():
+        raise DataError(
+            f"nothing to evaluate: none of the {len(rows.y):,} rows has a value of '{target}'"
+        )
 
 
 def _run_fleet_backtest(
@@ -376,6 +394,7 @@ def _run_fleet_backtest(
     """
     check_horizon(fleet.overall, steps)
     rows = concat_rows(list(stream))
+    _check_values_known(fleet.schema.targets[0], rows)
     groups = list(group_by_key(read_keys(rows, fleet.key)))
     origins = max(MIN_KEY_ORIGINS, MAX_ORIGINS // max(len(groups), 1))
     notices, left_out = SequenceNotices(notice), 0
@@ -593,11 +612,11 @@ def _score_steps(found: OriginOutcomes) -> BacktestResult:
                 _root_mean_square((truth - mean)[seen]),
                 _root_mean_square((truth - last)[seen]),
                 _root_mean_square((truth - ago)[seen]) if np.isfinite(ago).any() else None,
-                float(np.mean(inside[seen])),
-                float(np.mean((upper - lower)[seen])),
-                float(np.mean(score[seen])),
+                _mean_of(inside[seen]),
+                _mean_of((upper - lower)[seen]),
+                _mean_of(score[seen]),
                 float(np.mean(missed[scaled] / scale)) if len(scale) else None,
-                float(np.mean(200.0 * missed[seen] / size)) if np.all(size > 0.0) else None,
+                _mean_of(200.0 * missed[seen] / size) if np.all(size > 0.0) else None,
                 float(np.mean(score[scaled] / scale)) if len(scale) else None,
             )
         )
@@ -617,6 +636,11 @@ def _last_known(values: FloatArray) -> float:
     """Return the last finite value, NaN if there is none."""
     known = values[np.isfinite(values)]
     return float(known[-1]) if len(known) else float("nan")
+
+
+def _mean_of(values: npt.NDArray[Any]) -> float:
+    """Return the mean, NaN if there are no values."""
+    return float(np.mean(values)) if len(values) else float("nan")
 
 
 def _root_mean_square(errors: FloatArray) -> float:

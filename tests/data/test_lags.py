@@ -334,3 +334,30 @@ def test_a_gap_is_told_where_lags_count_rows(tmp_path: Path) -> None:
     assert told in command("train", path, "-m", tmp_path / "m.npz").err
     ran = command("train", path, "-m", tmp_path / "n.npz", "--lags", "1h,1d")
     assert "there is a time gap" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "elapsed"),
+    [
+        ({}, False),
+        ({"lags": "1,24"}, False),
+        ({"lags": "1"}, False),
+        ({"lags": "y:1;x:1"}, False),
+        ({"lags": "24"}, True),
+        ({"lags": "1h,24h"}, True),
+        ({"lags": "x:1"}, True),
+        ({"lags": "off"}, True),
+        ({"lags": "1", "task": "count"}, True),
+        ({"lags": "1", "target": ["y", "x"]}, False),
+        ({"lags": "y:1", "target": ["y", "x"]}, True),
+    ],
+)
+def test_elapsed_time_is_an_input_unless_changes_are_learned(
+    options: dict[str, Any], elapsed: bool
+) -> None:
+    times = [f"2026-01-{1 + k // 24:02d} {k % 24:02d}:00" for k in range(60)]
+    table = {"time": times, "x": [k % 5 for k in range(60)], "y": [k % 7 for k in range(60)]}
+    model: Any = kbnn.train(table, layers=2, **{"target": "y", **options})
+    schema = model._model.schema
+    assert schema.clock.has_elapsed_time == elapsed
+    assert schema.changes != elapsed

@@ -239,7 +239,7 @@ def test_a_model_without_lags_sees_no_steps(tmp_path: Path) -> None:
     path = series(tmp_path / "s.csv", 60)
     assert command("train", path, "-m", model, "-q", "--lags", "off").code == 0
     ran = command("predict", model, "--horizon", "3")
-    assert "--horizon needs a model with lags of 'load' (kbnn train --lags)" in ran.err
+    assert "--horizon needs a model with lags of 'load': train one with --lags 1,2" in ran.err
     ran = command("predict", model)
     assert "nothing to predict:" in ran.err
 

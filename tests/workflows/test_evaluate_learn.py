@@ -170,3 +170,53 @@ def test_a_fleet_in_memory_stays_as_it_is() -> None:
     assert fleet.rows == half
     fleet.learn(later)
     assert fleet.rows == ROWS
+
+
+def write_values(path: Path, values: list[str]) -> Path:
+    hours = [f"2026-01-{1 + k // 24:02d} {k % 24:02d}:00" for k in range(len(values))]
+    rows = [f"{when},{value}" for when, value in zip(hours, values, strict=True)]
+    path.write_text("\n".join(["time,y", *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("learned", [2, 10, 100])
+def test_a_constant_target_is_not_said_to_be_missing(learned: int, tmp_path: Path) -> None:
+    source, model = write_values(tmp_path / "s.csv", ["5"] * learned), tmp_path / "m.npz"
+    later = write_values(tmp_path / "later.csv", ["5"] * 25)
+    assert run("train", source, "-m", model, "-q").code == 0
+    told = run("evaluate", model, later, "--learn")
+    assert told.code == 1
+    assert (
+        "nothing to evaluate: the model is still in its warm-up, which ends after 32 rows with "
+        "different values of 'y'"
+    ) in told.err
+    told = run("evaluate", model, later)
+    assert told.code == 1
+    assert "the model has no error bars yet. It needs more rows, with different values" in told.err
+    if learned > 2:
+        for words in ((), ("--learn",)):
+            told = run("evaluate", model, later, "--horizon", "3", *words)
+            assert told.code == 0, told.err
+            assert "Nothing to forecast" in told.out
+            assert "The values do not change: repeating the last one has no error." in told.out
+
+
+@pytest.mark.parametrize("words", [(), ("--learn",), ("--horizon", "3")])
+def test_rows_without_values_are_counted(words: tuple[str, ...], tmp_path: Path) -> None:
+    values = [f"{k % 7}.{k % 3}" for k in range(100)]
+    source, model = write_values(tmp_path / "s.csv", values), tmp_path / "m.npz"
+    later = write_values(tmp_path / "later.csv", ["NA"] * 6)
+    assert run("train", source, "-m", model, "-q", "--layers", "2").code == 0
+    told = run("evaluate", model, later, *words)
+    assert told.code == 1
+    assert "nothing to evaluate: none of the 6 rows has a value of 'y'" in told.err
+
+
+def test_steps_without_values_are_left_blank_without_warnings(tmp_path: Path) -> None:
+    values = [f"{k % 7}.{k % 3}" for k in range(100)]
+    source, model = write_values(tmp_path / "s.csv", values), tmp_path / "m.npz"
+    later = write_values(tmp_path / "later.csv", ["1.5", "NA", "NA"])
+    assert run("train", source, "-m", model, "-q", "--layers", "2").code == 0
+    told = run("evaluate", model, later, "--horizon", "3")
+    assert told.code == 0
+    assert "Warning" not in told.err

@@ -119,6 +119,7 @@ def step(step: int, rmse: float, coverage: float = 0.9, season: float | None = N
         ([step(1, 0.8, 0.5), step(2, 0.8)], "poor", "The 90 % bands are too narrow at step 1 (in"),
         ([step(1, 0.8, season=0.7)], "poor", "the value a season ago at step 1."),
         ([step(1, 0.6), step(2, 1.01)], "fair", "as accurate as the better of them (within 3 %)."),
+        ([step(1, 1.01), step(2, 1.0)], "poor", "As accurate as the last value at all 2 steps (wi"),
     ],
 )
 def test_steps_are_judged_in_words(steps: list[StepFigures], level: str, sentence: str) -> None:
