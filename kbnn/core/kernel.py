@@ -283,14 +283,17 @@ def keep_information(cov: FloatArray, prior_var: FloatArray, dims: IntArray, sha
 
 
 def learn_series(
-    state: tuple[FloatArray, ...], constants: tuple[FloatArray, ...], y: FloatArray, steps: int
+    state: tuple[FloatArray, ...],
+    constants: tuple[FloatArray, FloatArray, FloatArray],
+    y: FloatArray,
+    steps: int,
 ) -> FloatArray:
     """Run the compiled version of kbnn.core.series_models.learn_series, in place."""
     return _kernel.learn_series(tuple(state), *constants, y, steps)
 
 
 def forecast_series(
-    state: tuple[FloatArray, ...], constants: tuple[FloatArray, ...], steps: int
+    state: tuple[FloatArray, ...], constants: tuple[FloatArray, FloatArray, FloatArray], steps: int
 ) -> FloatArray:
     """Run the compiled version of kbnn.core.series_models.forecast_series."""
     return _kernel.forecast_series(tuple(state), *constants, steps)

@@ -186,7 +186,7 @@ def forecast_series(state: SeriesState, steps: int, compiled: bool | None = None
     return _SeriesModels(state).forecast(steps)
 
 
-def _list_constants(state: SeriesState) -> tuple[FloatArray, ...]:
+def _list_constants(state: SeriesState) -> tuple[FloatArray, FloatArray, FloatArray]:
     seasonal = state.season > 0
     return _RULES[seasonal], _CONSTANTS, _PRIOR[seasonal][1]
 

@@ -92,8 +92,8 @@ def read_first_rows(
             _find_first_value(target, seen[target], early, chunks, missing, stop)
     series = seen
     if key:
-        rows = _read_one_series(parts, early, chunks, key, missing)
-        series = {name: [_get_column(part, name) for part in rows] for name in names}
+        found = _read_one_series(parts, early, chunks, key, missing)
+        series = {name: [_get_column(part, name) for part in found] for name in names}
     return FirstRows(early, names, seen, series)
 
 

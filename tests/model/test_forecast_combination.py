@@ -400,6 +400,7 @@ def test_models_of_version_9_learn_their_history_with_series_models() -> None:
     np.testing.assert_array_equal(errors.simple_square[:3], old["ahead/naive_square"])
     np.testing.assert_array_equal(errors.pending[:, 6:], old["ahead/pending"][:, 4:])
     series, _ = learn_series(SeriesState.create(24), known)
+    assert restored.history.series is not None
     for one, other in zip(series, restored.history.series, strict=True):
         np.testing.assert_array_equal(one, other)
     assert errors.modeled_errors[0].min() > len(known) - 70
