@@ -23,7 +23,6 @@ import numpy as np
 from kbnn.array_types import FloatArray
 from kbnn.core.kernel import Session
 from kbnn.core.reference import ALARM, UNLABELLED
-from kbnn.core.series_models import SeriesState, learn_series
 from kbnn.data.batch import (
     LearnResult,
     Rows,
@@ -364,13 +363,6 @@ class OnlineModel:
                 )
             self.record.add_rows(self.task, placed.rows, forecast, held)
         return LearnResult(forecast, type_changes, anomalies)
-
-    def learn_stored_history(self) -> None:
-        """Learn the rows of the history with series models, for files that have none."""
-        rows = self.history.values[:, self.timeline.columns.index(self._schema.targets[0])]
-        state = SeriesState.create(self.timeline.season)
-        self.history.series, paths = learn_series(state, rows, COMBINED_STEPS)
-        self.step_errors = self.step_errors.learn_series_models(paths, rows)
 
     def start_pass(self) -> None:
         """Start a further pass with an empty history."""

@@ -16,7 +16,7 @@ from kbnn.core.config import Config
 from kbnn.core.input_moments import InputLevels, WatchedInputs
 from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
-from kbnn.core.series_models import SeriesState
+from kbnn.core.series_models import SeriesState, learn_series
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.data.lags import MAX_HISTORY_ROWS, History
 from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
@@ -38,7 +38,7 @@ from kbnn.model.anomaly import (
 from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.ensemble import NO_BINS, Member, PoolWeights, count_inputs, is_valid_bins
-from kbnn.model.forecast_combination import StepErrors
+from kbnn.model.forecast_combination import COMBINED_STEPS, StepErrors
 from kbnn.model.learner import DroppedMember, LearnerState, make_learner
 from kbnn.model.model import OnlineModel
 from kbnn.model.pending_labels import (
@@ -241,11 +241,10 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
     model.position = dict(header["position"])
     if model.schema.lags:
         model.history = _restore_history(model, _select_prefix(arrays, "past/"))
-        model.history.series = _restore_series(_select_prefix(arrays, "series/"))
     if can_combine(model.schema, model.task):
         model.step_errors = _restore_step_errors(_select_prefix(arrays, "ahead/"))
-    if model.history.series is None and model.timeline.has_series_models:
-        model.learn_stored_history()
+    if model.timeline.has_series_models:
+        _restore_series(model, _select_prefix(arrays, "series/"))
     if model.schema.wait:
         _restore_pending_rows(model, header["waiting"], _select_prefix(arrays, "waiting/"))
     if "monitor" in header:
@@ -331,13 +330,17 @@ def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
     return history
 
 
-def _restore_series(arrays: Arrays) -> SeriesState | None:
-    """Restore the statistical models of a series, and check them."""
-    if not arrays:
-        return None
-    state = SeriesState(*(_read_floats(arrays, name) for name in SeriesState._fields))
-    _require(state.is_valid(), "series models")
-    return state
+def _restore_series(model: OnlineModel, arrays: Arrays) -> None:
+    """Restore the statistical models of a series; in older files they learn the stored rows."""
+    state = SeriesState.create(model.timeline.season)
+    if arrays:
+        found = SeriesState(*(_read_floats(arrays, name) for name in SeriesState._fields))
+        _require(found.is_valid() and found.season == state.season, "series models")
+        model.history.series = found
+        return
+    rows = model.history.values[:, model.timeline.columns.index(model.schema.targets[0])]
+    model.history.series, paths = learn_series(state, rows, COMBINED_STEPS)
+    model.step_errors = model.step_errors.learn_series_models(paths, rows)
 
 
 def _restore_step_errors(arrays: Arrays) -> StepErrors:

@@ -408,6 +408,15 @@ def test_models_of_version_9_learn_their_history_with_series_models() -> None:
     assert made.mean[0] < 9.0
 
 
+def test_series_models_are_checked() -> None:
+    header, arrays = serialize.to_state(learn_in_parts(table(), ROWS)._model)
+    other, _ = learn_series(SeriesState.create(7), np.arange(100.0))
+    wrong = {f"series/{name}": part for name, part in other._asdict().items()}
+    for broken in (wrong, {"series/cov": np.full_like(arrays["series/cov"], np.nan)}):
+        with pytest.raises(ModelError, match="series models"):
+            serialize.from_state(header, {**arrays, **broken})
+
+
 def test_models_without_recorded_errors_load_and_others_are_checked() -> None:
     model = learn_in_parts(table(), ROWS)._model
     header, arrays = serialize.to_state(model)
