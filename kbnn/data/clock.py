@@ -18,8 +18,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from kbnn.array_types import FloatArray, IntArray
 from kbnn.errors import UsageError
@@ -167,6 +165,9 @@ class Clock:
 
 def _convert_to_local(instants: FloatArray, zone: str, offset: float) -> FloatArray:
     """Convert instants to the local time of a zone; `offset` holds where the zone is unknown."""
+    import pyarrow as pa  # late: --help needs this module without it
+    import pyarrow.compute as pc
+
     if not np.isfinite(instants).all():
         return instants + offset
     micros = np.round(instants * 1e6).astype(np.int64)
@@ -184,6 +185,9 @@ def _convert_to_instants(local: FloatArray, zone: str, offset: float) -> FloatAr
     A local time that the change to summer time skips becomes the first instant after it; of one
     that is repeated, the first is meant.
     """
+    import pyarrow as pa  # late: --help needs this module without it
+    import pyarrow.compute as pc
+
     if not np.isfinite(local).all():
         return local - offset
     micros = np.round(local * 1e6).astype(np.int64)

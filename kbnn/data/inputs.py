@@ -41,6 +41,7 @@ def is_table(data: object) -> bool:
         hasattr(data, "__arrow_c_stream__")
         or hasattr(data, "__arrow_c_array__")
         or isinstance(data, Mapping | np.ndarray)
+        or _is_lone_column(data)
     )
 
 
