@@ -115,6 +115,10 @@ SIMPLE_PRIOR_FACTOR: Final = 2.0
 WEIGHT_PRIOR_ERRORS: Final = 40.0
 """Weights start from the squared errors of simple candidates at all rows, and the network's from
 the least of them."""
+LATE_PRIOR_FACTOR: Final = 2.0
+LATE_PRIOR_SHARE: Final = 0.1
+"""A candidate that comes late, as after a long season, starts from twice the least squared error of
+the others. The weight is a tenth of the rows by which it is more than 48 rows late."""
 GAIN_POOLED_STEPS: Final = 24
 GAIN_PRIOR_ERRORS: Final = 10.0
 """Weight of g = 1, in independent errors."""
@@ -542,7 +546,8 @@ def _compute_one_step_weights(sums: FloatArray, at: IntArray, usable: BoolArray)
     """Return the weights (n, 6), given the sums (n or 1, 2, 5, 6) before each row and its level."""
     number, square = sums[:, 0, 0], sums[:, 1, 0]
     own = square[:, :1] / np.maximum(number[:, :1], 1.0)
-    error_var = (square + PRIOR_ERRORS * SIMPLE_PRIOR_FACTOR * own) / (number + PRIOR_ERRORS)
+    prior = PRIOR_ERRORS + _count_missing_errors(number, number[:, :1])
+    error_var = (square + prior * SIMPLE_PRIOR_FACTOR * own) / (number + prior)
     error_var[:, :1] = own
     row = np.arange(len(at)) if len(sums) > 1 else np.zeros_like(at)
     number_at, square_at = sums[row, 0, 1 + at], sums[row, 1, 1 + at]
@@ -603,6 +608,8 @@ class ForecastCombiner:
         self._simple_number = _pool_steps(errors.simple_number)
         self._simple_square = _pool_steps(errors.simple_square)
         self._extended_var = _extend_errors(self._simple_number, self._simple_square)
+        most = np.max(errors.simple_number, axis=0)
+        self._missing = _pool_steps(_count_missing_errors(errors.simple_number, most))
         self._ratio = _pool_steps(errors.ratio)
         number = _pool_steps(errors.histogram.sum(axis=0))
         self._past_errors = _count_independent(errors, number)
@@ -638,6 +645,12 @@ class ForecastCombiner:
         prior = PRIOR_ERRORS * SIMPLE_PRIOR_FACTOR * walk_var[:, None]
         prior = np.where((number > 0.0) | np.isnan(extended), prior, extended)
         simple_var = (square + prior) / (number + PRIOR_ERRORS)
+        missing = self._missing[:, at]
+        old_var = np.min(np.where(missing > 0.0, np.inf, simple_var), axis=1, keepdims=True)
+        doubt = missing * LATE_PRIOR_FACTOR * np.where(np.isfinite(old_var), old_var, 0.0)
+        simple_var = (simple_var * (number + PRIOR_ERRORS) + doubt) / (
+            number + PRIOR_ERRORS + missing
+        )
         ranked = np.where(usable[:, 1:], simple_var, np.inf)
         best_var = np.min(ranked, axis=1)
         prior_var = np.where(has_simple, best_var, walk_var)
@@ -718,6 +731,11 @@ class ForecastCombiner:
         doubt = GAIN_STANDARD_ERRORS * np.sqrt(_divide(overlap, total))
         gain = np.clip(_divide(product + prior, total, 1.0) - doubt, 0.0, 1.0)
         return np.where(np.isfinite(deviation) & (best_sd > 0.0), gain, 1.0)
+
+
+def _count_missing_errors(number: FloatArray, most: FloatArray) -> FloatArray:
+    """Return the weight of the prior of candidates that came late, 0 for others."""
+    return LATE_PRIOR_SHARE * np.maximum(most - number - COMBINED_STEPS, 0.0)
 
 
 def _extend_errors(number: FloatArray, square: FloatArray) -> FloatArray:

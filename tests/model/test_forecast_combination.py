@@ -294,6 +294,25 @@ def test_candidates_that_hardly_count_do_not_widen_bands() -> None:
     assert made[-1].sd[0, 5] < 0.57  # 0.61 with the weights of the mean
 
 
+@pytest.mark.parametrize(("late", "weight"), [(900, 0.01), (24, 0.9)])
+def test_a_candidate_that_comes_late_does_not_win_by_a_few_small_errors(
+    late: int, weight: float
+) -> None:
+    """The first errors of a season of 900 rows; those of a day are compared as they are."""
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=1000)
+    y[late : late + 10] = y[:10]  # the season before repeats by chance
+    y = y[: late + 10]
+    errors = StepErrors.create()
+    for row in range(1, len(y)):
+        errors = errors.advance(1).resolve_pending(y[max(row - 950, 0) : row + 1], late)
+    mean = np.full((1, CANDIDATES, COMBINED_STEPS), np.nan)
+    mean[0, 1:3] = np.array([[0.0], [1.0]])
+    paths = CandidatePaths(mean, np.ones((1, COMBINED_STEPS)))
+    made = errors.open_combiner().combine(paths)
+    assert made.weights[0, 2, 5] == pytest.approx(weight, abs=0.1)
+
+
 def test_the_network_cannot_widen_bands_far_beyond_naive_errors() -> None:
     rng = np.random.default_rng(9)
     y = 100.0 + np.cumsum(rng.normal(size=900))
