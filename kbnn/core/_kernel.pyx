@@ -1117,7 +1117,7 @@ cdef class _Series:
                 or lengths[4] != count or lengths[5] != state[5].shape[0] * season
                 or state[5].shape[0] > count or lengths[7] != order * order
                 or lags < 1 or lengths[8] < max(lags + 1, 2 * season + 1)
-                or lengths[9] != lengths[8] or rule.length != 5 * count or fixed.length != 7
+                or lengths[9] != lengths[8] or rule.length != 5 * count or fixed.length != 9
                 or prior.length != order):
             raise ValueError("the arrays of the series do not have its sizes")
         self.held = [*parts, rule, fixed, prior]

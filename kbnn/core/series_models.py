@@ -66,12 +66,16 @@ SEASON_PRIOR_MEAN: Final = 0.5
 """Prior mean of the weight of the change a season ago."""
 MAX_CHANGE_SD: Final = 5.0
 """Limit of a change that is learned, in root mean squares."""
+MAX_JUMP_SD: Final = 20.0
+MIN_JUMP_CHANGES: Final = 12.0
+"""A change of more than 20 root mean squares of the changes so far (12 or more) counts as 20: a
+glitch does not spoil the models, and a new level is reached within some rows."""
 LARGEST: Final = 1e141
 """Limit of values and forecasts: their squares are finite."""
 
 _CONSTANTS: Final = np.array([
     SQUARE_DECAY, CHANGE_DECAY, EVIDENCE_POWER, EVIDENCE_LIMIT_ROWS, MAX_CHANGE_SD, MIN_RULE_WEIGHT,
-    LARGEST,
+    LARGEST, MAX_JUMP_SD, MIN_JUMP_CHANGES,
 ])  # fmt: skip
 _ROWS, _KNOWN, _SCORED, _NONPOSITIVE, _SEASON_READY = range(5)
 _CHANGES, _CHANGE_SQUARE, _MEAN_NUMBER, _MEAN = range(5, 9)
@@ -278,7 +282,11 @@ class _SeriesModels:
         return np.stack((self._forecast_smoothing(steps), self._forecast_regression(steps)))
 
     def learn(self, y: float) -> None:
-        """Learn one value."""
+        """Learn one value; one that may be a glitch counts as a smaller change."""
+        last, number = self._recent[-1], self._counts[_CHANGES]
+        if number >= MIN_JUMP_CHANGES and self._counts[_CHANGE_SQUARE] > 0.0 and np.isfinite(last):
+            limit = MAX_JUMP_SD * self._change_sd
+            y = last + float(np.clip(y - last, -limit, limit))
         self._learn_smoothing(y)
         self._learn_regression(y)
 

@@ -200,23 +200,30 @@ error of independent rows is too strict."""
 TIED_RATIO = 1.03
 """Largest RMSE, in that of the better naive forecast, that counts as equal."""
 MOST_STEPS_SHARE = 0.8
+ROUNDING_SHARE = 1e-9
+"""RMSE, in that of the last value, below which forecasts are exact."""
 
 
 def judge_steps(steps: Sequence[StepFigures]) -> Verdict:
     """Judge forecasts of several steps: do they beat naive ones, and do the bands hold?"""
-    if not steps or steps[0].rows < MIN_VERDICT_ROWS:
-        return too_few_rows_verdict(steps[0].rows if steps else 0)
+    most = max((one.rows for one in steps), default=0)
+    steps = [one for one in steps if one.rows >= MIN_VERDICT_ROWS]
+    if not steps:
+        return too_few_rows_verdict(most)
     if all(one.last_rmse == 0.0 for one in steps):
         text = "The values do not change: repeating the last one has no error."
         return Verdict("unknown", "Nothing to forecast", (text,))
     better = [one.step for one in steps if one.rmse < one.best_naive]
-    worse = [one.step for one in steps if not one.rmse <= TIED_RATIO * one.best_naive]
+    worse = [
+        one.step for one in steps if not (one.rmse <= TIED_RATIO * one.best_naive or _is_exact(one))
+    ]
     low, high = BAND_RANGE
     narrow = [one.step for one in steps if one.coverage_90 < low]
-    wide = [one.step for one in steps if one.coverage_90 > high]
+    wide = [one.step for one in steps if one.coverage_90 > high and not _is_exact(one)]
     has_season = any(one.season_rmse is not None for one in steps)
     naive = "the last value and the value a season ago" if has_season else "the last value"
-    every = f"all {len(steps)} steps" if len(steps) > 1 else "step 1"
+    better_naive = f"the better of {naive}" if has_season else naive
+    every = f"all {len(steps)} steps" if len(steps) > 1 else f"step {steps[0].step}"
     sentences = []
     if len(better) == len(steps):
         sentences.append(f"More accurate than {naive} at {every}.")
@@ -226,10 +233,10 @@ def judge_steps(steps: Sequence[StepFigures]) -> Verdict:
         sentences.append(
             f"Worse than the better of them by more than 3 % at {_list_steps(worse)}."
             if better
-            else f"Worse than {naive} at {_list_steps(worse)}."
+            else f"Worse than {better_naive} by more than 3 % at {_list_steps(worse)}."
         )
     elif not better:
-        sentences.append(f"As accurate as {naive} at {every} (within 3 %).")
+        sentences.append(f"As accurate as {better_naive} at {every} (within 3 %).")
     elif len(better) < len(steps):
         sentences.append("At the other steps as accurate as the better of them (within 3 %).")
     inside = [one.coverage_90 for one in steps]
@@ -254,6 +261,11 @@ def judge_steps(steps: Sequence[StepFigures]) -> Verdict:
     return Verdict(
         "good", "Good: better than naive forecasts, and the bands hold", tuple(sentences)
     )
+
+
+def _is_exact(step: StepFigures) -> bool:
+    """Return whether forecasts miss by rounding alone."""
+    return step.rmse <= ROUNDING_SHARE * step.last_rmse
 
 
 def _list_steps(steps: Sequence[int]) -> str:

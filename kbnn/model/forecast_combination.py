@@ -159,6 +159,9 @@ WIDTH_LIMITS: Final = (0.4, 4.0)
 ONE_STEP_DECAY: Final = 0.5 ** (1.0 / 1000.0)
 MAX_ERROR_SD: Final = 50.0
 """Limit of an error of one step, in predicted sds."""
+MAX_STEP_ERROR_SD: Final = 20.0
+"""Limit of an error of several steps, in root mean squared errors of the best simple candidate so
+far: a glitch does not widen bands for hundreds of rows."""
 LEVEL_EDGES: Final = (-1.0, 0.0, 1.0)
 """Edges of the levels of the predicted variance: its logarithm, less the mean logarithm so far."""
 LEVEL_PRIOR_ROWS: Final = 100.0
@@ -309,7 +312,7 @@ class StepErrors(NamedTuple):
         histogram = self.simple_histogram.copy()
         _count_scaled_errors(errors, self._get_simple_sd(), _MODELED_ERRORS, histogram)
         known = np.isfinite(errors)
-        squares = np.where(known, np.clip(errors, -_LARGEST, _LARGEST), 0.0) ** 2
+        squares = self._square_errors(errors, _MODELED_ERRORS)
         added = np.concatenate((self.modeled_errors[None], np.stack((known, squares), axis=1)))
         return self._replace(
             simple_histogram=histogram,
@@ -321,6 +324,11 @@ class StepErrors(NamedTuple):
         """Return the root mean squared errors (5, S), 0 where they are not known yet."""
         sd = np.sqrt(_divide(self.simple_square, self.simple_number))
         return np.where(self.simple_number < MIN_SHAPE_ERRORS, 0.0, sd)
+
+    def _square_errors(self, errors: FloatArray, place: slice) -> FloatArray:
+        """Return the squares of errors (rows, k, S), limited; 0 where unknown."""
+        limit = _limit_errors(self._get_simple_sd()[place])
+        return np.asarray(np.where(np.isfinite(errors), np.clip(errors, -limit, limit), 0.0) ** 2)
 
     def resolve_pending(self, values: FloatArray, season: int) -> StepErrors:
         """Add the errors of pending and of naive forecasts, and discount the errors before.
@@ -339,7 +347,7 @@ class StepErrors(NamedTuple):
         _count_scaled_errors(errors, self._get_simple_sd(), _NAIVE_ERRORS, simple_histogram)
         numbers = np.sum(np.isfinite(errors), axis=0)
         simple_number += np.concatenate((numbers, self.modeled_errors[0]))
-        squares = np.nansum(np.clip(errors, -_LARGEST, _LARGEST) ** 2, axis=0)
+        squares = np.sum(self._square_errors(errors, _NAIVE_ERRORS), axis=0)
         simple_square += np.concatenate((squares, self.modeled_errors[1]))
         if len(self.age):
             steps, end = np.arange(1, COMBINED_STEPS + 1), self.age[:, None] + new
@@ -348,7 +356,9 @@ class StepErrors(NamedTuple):
             truth = values[np.clip(source, 0, len(values) - 1)]
             known = (steps > self.age[:, None]) & (steps <= end) & (source >= 0)
             known &= np.isfinite(truth) & np.isfinite(made[:, _COMBINED])
-            error = np.clip(made[:, : CANDIDATES + 1] - truth[:, None], -_LARGEST, _LARGEST)
+            usual = np.where(made[:, _BEST_SD] > _SMALLEST_SD, made[:, _BEST_SD], made[:, _SD])
+            limit = _limit_errors(np.nan_to_num(usual))[:, None]
+            error = np.clip(made[:, : CANDIDATES + 1] - truth[:, None], -limit, limit)
             found = known[:, None] & np.isfinite(error[:, :CANDIDATES])
             squares = np.where(found, error[:, :CANDIDATES], 0.0) ** 2
             count += np.sum(found, axis=0)
@@ -688,7 +698,8 @@ class ForecastCombiner:
         )
         scaled_var = np.where(has_simple, self._scale_simple_error(at, place, best_var), raw_var)
         share = 0.5 * SCALED_ERRORS / (past + SCALED_ERRORS)
-        raw_var = raw_var ** (1.0 - share) * scaled_var**share
+        blended = raw_var ** (1.0 - share) * scaled_var**share
+        raw_var = np.where(scaled_var > 0.0, blended, raw_var)
         lately = self._volatility ** (VOLATILITY_POWER * np.exp((1.0 - steps) / VOLATILITY_STEPS))
         raw = np.sqrt(raw_var * lately * far**self._growth_power)
         sd = raw * self._width[at] if calibrated else raw
@@ -949,6 +960,11 @@ def _divide(a: FloatArray, b: FloatArray, otherwise: float = 0.0) -> FloatArray:
     with np.errstate(over="ignore"):
         found = np.divide(a, b, out=np.full(np.broadcast(a, b).shape, otherwise), where=valid)
     return np.asarray(np.minimum(found, _LARGEST))
+
+
+def _limit_errors(sd: FloatArray) -> FloatArray:
+    """Return limits of errors of several steps, where sds are known."""
+    return np.where(sd > _SMALLEST_SD, np.minimum(MAX_STEP_ERROR_SD * sd, _LARGEST), _LARGEST)
 
 
 def _pool_steps(sums: FloatArray) -> FloatArray:

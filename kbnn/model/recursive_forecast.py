@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import BoolArray, FloatArray
+from kbnn.core import series_models
 from kbnn.core.series_models import MODELS, forecast_series
 from kbnn.data.batch import Rows, concat_rows, slice_rows
 from kbnn.data.clock import Clock, format_times
@@ -230,7 +231,11 @@ class NetworkPath:
         return paths._replace(mean=mean)
 
     def forecast_series_models(self, first_step: int, steps: int) -> FloatArray:
-        """Return the series models' forecasts (n, 2, steps) from a step on."""
+        """Return the series models' forecasts (n, 2, steps) from a step on.
+
+        Beyond the recorded steps an autoregression that is not stable could go anywhere: its last
+        season is repeated or, without one, its last value; a longer season is left out.
+        """
         stop = first_step - 1 + steps
         if self._modeled.shape[2] < stop:
             length = max(stop, 2 * self._modeled.shape[2], COMBINED_STEPS)
@@ -239,6 +244,11 @@ class NetworkPath:
                 unknown if series is None else forecast_series(series, length)
                 for series in self._series
             ])  # fmt: skip
+            season = self._network.season or 1
+            later = np.arange(COMBINED_STEPS, length)
+            source = COMBINED_STEPS - season + (later - COMBINED_STEPS) % season
+            path = self._modeled[:, series_models.AUTOREGRESSION]
+            path[:, later] = path[:, source] if season <= COMBINED_STEPS else np.nan
         return self._modeled[:, :, first_step - 1 : stop]
 
     @property

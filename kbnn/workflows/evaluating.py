@@ -243,14 +243,15 @@ def evaluate(
 
 def _explain_missing_scores(model: StreamModel, learn: bool, names: str) -> str:
     """Say why rows with targets were not scored."""
+    what = "changes" if model.schema.changes else "values"
     if learn:
         return (
             f"the model is still in its warm-up, which ends after {WARM_UP_ROWS} rows with "
-            f"different values of {names}"
+            f"different {what} of {names}"
         )
     if model.key:
         return "no row has a key that the fleet can predict"
-    return f"the model has no error bars yet. It needs more rows, with different values of {names}."
+    return f"the model has no error bars yet. It needs more rows, with different {what} of {names}."
 
 
 def open_evaluation(

@@ -148,7 +148,7 @@ def open_inference_stream(
     schema = model.schema.copy()
     schema.missing.extend(token for token in na if token not in schema.missing)
     original = how.pop("original", False) or bool(model.key)
-    chosen = ReadOptions(admit=learn, original=original, **how)
+    chosen = ReadOptions(admit=learn, original=original, key=tuple(model.key), **how)
     chosen.check()
     with (
         BadRowWriter(bad_rows) as bad,

@@ -253,3 +253,19 @@ def test_broken_states_are_found(name: str) -> None:
     broken = part.copy()
     broken.flat[0] = np.inf
     assert not state._replace(**{name: broken}).is_valid()
+
+
+@pytest.mark.parametrize("compiled", [pytest.param(True, marks=needs_kernel), False])
+def test_a_glitch_does_not_spoil_later_forecasts_and_a_new_level_is_reached(
+    compiled: bool,
+) -> None:
+    rng = np.random.default_rng(1)
+    row = np.arange(420)
+    y = 10.0 + 3.0 * np.sin(2.0 * np.pi * row / 12) + rng.normal(size=420)
+    glitch, shift = y.copy(), y.copy()
+    glitch[300], shift[300:] = 1e6, shift[300:] + 1e6
+    for values, level in ((glitch, 10.0), (shift, 1e6 + 10.0)):
+        state, _ = learn_series(SeriesState.create(12), values, 0, compiled)
+        made = forecast_series(state, 24, compiled)
+        assert np.all(np.abs(made[SMOOTHING] - level) < (8.0 if level < 1e3 else 1e5))
+        assert np.all(np.abs(made[AUTOREGRESSION] - level) < (8.0 if level < 1e3 else 2e5))

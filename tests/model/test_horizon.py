@@ -13,6 +13,7 @@ import pytest
 
 import kbnn
 from kbnn.core import kernel
+from kbnn.core.series_models import AUTOREGRESSION, forecast_series
 from kbnn.core.state import State
 from kbnn.data.batch import Rows, concat_rows, slice_rows
 from kbnn.data.lags import History
@@ -316,3 +317,43 @@ def test_bands_are_narrow_where_the_network_is_far_better_than_naive_forecasts()
     rmse, width = np.sqrt(np.mean(np.square(error), axis=0)), np.mean(sd, axis=0)
     assert np.all(rmse < 1.0)  # the last value misses by 8
     assert np.all(width < 2.5 * rmse + 0.2), (rmse, width)
+
+
+def make_cycle(rows: int, seed: int) -> dict[str, Any]:
+    noise = np.random.default_rng(seed).normal(size=rows)
+    y = -50.0 - 5.0 * np.sin(2.0 * np.pi * np.arange(rows) / 24) + noise
+    time = np.datetime64("2024-01-01T00") + np.arange(rows).astype("timedelta64[h]")
+    return {"time": time, "y": y}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_long_forecasts_stay_in_the_range_seen(seed: int) -> None:
+    """The autoregressions of these series are not stable: recursive forecasts explode."""
+    data = make_cycle(600, seed)
+    model = kbnn.train(data, layers=4)
+    series = model._model.history.series  # type: ignore[union-attr]
+    assert series is not None
+    far = forecast_series(series, 2000)[AUTOREGRESSION]
+    assert np.ptp(far[-24:]) > 5.0 * np.ptp(data["y"])
+    made = model.forecast(2000)
+    assert made.mean.min() > data["y"].min()
+    assert made.mean.max() < data["y"].max()
+    truth = -50.0 - 5.0 * np.sin(2.0 * np.pi * np.arange(600, 2600) / 24)
+    assert np.sqrt(np.mean((made.mean - truth)[48:] ** 2)) < 1.5
+    assert np.all(made.sd[48:] < 3.0)
+
+
+def test_bands_of_later_steps_resist_a_glitch() -> None:
+    data = make_cycle(600, 3)
+    data["y"][300] += 1e6
+    made = kbnn.train(data, layers=4).forecast(24)
+    assert np.all(np.abs(made.mean[1:] + 50.0) < 9.0)
+    assert np.all(made.sd[1:] < 25.0)  # 40,000 if errors were not limited
+
+
+def test_bands_are_not_empty_where_candidates_of_an_exact_season_differ() -> None:
+    quarters = np.datetime64("2000-01") + 3 * np.arange(40).astype("timedelta64[M]")
+    y = np.tile([1.0, 2.0, 3.0, 7.0], 10)
+    made = kbnn.train({"quarter": quarters.astype(str), "y": y}, layers=4).forecast(60)
+    gap = np.abs(made.mean - np.tile([1.0, 2.0, 3.0, 7.0], 15))
+    assert np.all((gap < 1e-6) | (made.sd > 0.3 * gap))

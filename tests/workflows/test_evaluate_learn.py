@@ -188,11 +188,11 @@ def test_a_constant_target_is_not_said_to_be_missing(learned: int, tmp_path: Pat
     assert told.code == 1
     assert (
         "nothing to evaluate: the model is still in its warm-up, which ends after 32 rows with "
-        "different values of 'y'"
+        "different changes of 'y'"
     ) in told.err
     told = run("evaluate", model, later)
     assert told.code == 1
-    assert "the model has no error bars yet. It needs more rows, with different values" in told.err
+    assert "the model has no error bars yet. It needs more rows, with different changes" in told.err
     if learned > 2:
         for words in ((), ("--learn",)):
             told = run("evaluate", model, later, "--horizon", "3", *words)

@@ -115,9 +115,20 @@ def step(step: int, rmse: float, coverage: float = 0.9, season: float | None = N
     [
         ([step(1, 0.8), step(2, 0.9)], "good", "More accurate than the last value at all 2 steps."),
         ([step(1, 0.8), step(2, 1.2)], "fair", "more than 3 % at step 2."),
-        ([step(1, 1.2), step(2, 1.2)], "poor", "Worse than the last value at steps 1 to 2."),
+        ([step(1, 1.2), step(2, 1.2)], "poor", "Worse than the last value by more than 3 % at st"),
         ([step(1, 0.8, 0.5), step(2, 0.8)], "poor", "The 90 % bands are too narrow at step 1 (in"),
-        ([step(1, 0.8, season=0.7)], "poor", "the value a season ago at step 1."),
+        ([step(1, 0.8, season=0.7)], "poor", "Worse than the better of the last value and the val"),
+        ([step(1, 0.7, season=0.7)], "poor", "As accurate as the better of the last value and the"),
+        (
+            [step(1, 1e-12, 1.0, season=0.0)],
+            "poor",
+            "The 90 % bands hold at step 1: 100 % to 100 %",
+        ),
+        (
+            [step(1, 0.5)._replace(rows=0), step(2, 0.5)],
+            "good",
+            "More accurate than the last value at",
+        ),
         ([step(1, 0.6), step(2, 1.01)], "fair", "as accurate as the better of them (within 3 %)."),
         ([step(1, 1.01), step(2, 1.0)], "poor", "As accurate as the last value at all 2 steps (wi"),
     ],

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { SQUARE_DECAY, CHANGE_DECAY, EVIDENCE_POWER, EVIDENCE_LIMIT, MAX_ERROR_SD, MIN_WEIGHT,
-       LARGEST };
+       LARGEST, MAX_JUMP_SD, MIN_JUMP_CHANGES };
 
 static double smoothed(const kb_series *s, int64_t k, double acc, int64_t row)
 {
@@ -293,6 +293,16 @@ static void learn_regression(kb_series *s, double y, double *work)
     append(s->errors, rows, error);
 }
 
+/* A value whose change is so large that it may be a glitch counts as a smaller one. */
+static double limit_jump(const kb_series *s, double y)
+{
+    const double last = s->recent[s->recent_rows - 1];
+    if (!(s->counts[KB_SERIES_CHANGES] >= s->constants[MIN_JUMP_CHANGES])
+        || !(s->counts[KB_SERIES_CHANGE_SQUARE] > 0.0) || last != last)
+        return y;
+    return last + limited(y - last, s->constants[MAX_JUMP_SD] * change_sd(s));
+}
+
 void kb_learn_series(kb_series *s, const double *y, int64_t n, int64_t steps, double *paths,
                      double *work)
 {
@@ -300,7 +310,7 @@ void kb_learn_series(kb_series *s, const double *y, int64_t n, int64_t steps, do
     for (int64_t row = 0; row < n; row++) {
         if (steps)
             kb_forecast_series(s, steps, paths + 2 * row * steps, work);
-        const double value = isfinite(y[row]) ? limited(y[row], largest) : NAN;
+        const double value = isfinite(y[row]) ? limit_jump(s, limited(y[row], largest)) : NAN;
         learn_smoothing(s, value);
         learn_regression(s, value, work);
     }

@@ -18,7 +18,8 @@ typedef struct {
     int64_t season, rules, seasonal_rules, lags, order, recent_rows;
     const kb_smoothing_rule *rule;
     const double *constants; /* half-life decays of squares, changes; evidence power, limit; largest
-                              * error in sds; least weight of a rule; largest value */
+                              * error in sds; least weight of a rule; largest value; largest jump
+                              * in sds of changes, and changes before it is known */
     const double *prior_var; /* of the weights of the autoregression, (order,) */
     double *counts, *start, *level, *trend, *square, *seasonal, *weight, *cov, *recent, *errors;
 } kb_series;
