@@ -240,7 +240,8 @@ def judge_steps(steps: Sequence[StepFigures]) -> Verdict:
     elif len(better) < len(steps):
         sentences.append("At the other steps as accurate as the better of them (within 3 %).")
     inside = [one.coverage_90 for one in steps]
-    held = f"{format_percent(min(inside), 0)} to {format_percent(max(inside), 0)}"
+    least, most_inside = format_percent(min(inside), 0), format_percent(max(inside), 0)
+    held = least if least == most_inside else f"{least} to {most_inside}"
     if not narrow and not wide:
         sentences.append(f"The 90 % bands hold at {every}: {held} of the values are inside.")
     for found, word in ((narrow, "narrow"), (wide, "wide")):

@@ -439,7 +439,7 @@ class StepErrors(NamedTuple):
         made = np.column_stack((mean, simple))
         usable, error = np.isfinite(made), made - y[:, None]
         found = np.isfinite(error) & np.isfinite(error[:, :1])
-        limit = np.fmin(MAX_ERROR_SD * sd, _LARGEST)[:, None]
+        limit = _limit_errors(sd, MAX_ERROR_SD)[:, None]
         squares = np.clip(np.where(found, error, 0.0), -limit, limit) ** 2
         log_var = np.where(found[:, 0], _compute_log_var(sd), np.nan)
         known = np.isfinite(log_var)
@@ -962,9 +962,9 @@ def _divide(a: FloatArray, b: FloatArray, otherwise: float = 0.0) -> FloatArray:
     return np.asarray(np.minimum(found, _LARGEST))
 
 
-def _limit_errors(sd: FloatArray) -> FloatArray:
-    """Return limits of errors of several steps, where sds are known."""
-    return np.where(sd > _SMALLEST_SD, np.minimum(MAX_STEP_ERROR_SD * sd, _LARGEST), _LARGEST)
+def _limit_errors(sd: FloatArray, largest_sd: float = MAX_STEP_ERROR_SD) -> FloatArray:
+    """Return limits of errors; there is none where the sd is 0 or unknown."""
+    return np.where(sd > _SMALLEST_SD, np.minimum(largest_sd * sd, _LARGEST), _LARGEST)
 
 
 def _pool_steps(sums: FloatArray) -> FloatArray:

@@ -221,6 +221,27 @@ def test_passes_lags_and_full_options_are_a_fleets_too(here: Path) -> None:
     assert all(row["mean"] for row in said)
 
 
+@pytest.mark.parametrize("sorted_by", ["time", "key"])
+def test_rows_of_several_keys_cause_no_notices_about_their_times(
+    sorted_by: str, tmp_path: Path
+) -> None:
+    rows = [(f"2026-03-{1 + day:02}", f"k{k}", k + day % 3) for day in range(25) for k in range(40)]
+    if sorted_by == "key":
+        rows.sort(key=lambda row: row[1])
+    text = "".join(f"{day},{key},{value}.5\n" for day, key, value in rows)
+    (tmp_path / "s.csv").write_text("day,key,y\n" + text)
+    files = tmp_path / "f", tmp_path / "s.csv"
+    ran = kbnn("train", files[1], "--key", "key", "--layers", "2", "-m", files[0])
+    assert "row" not in ran.err.split("new model")[0]
+    later = tmp_path / "later.csv"
+    later.write_text("day,key,y\n" + text.replace("2026-03", "2026-04"))
+    for command in ("predict", "evaluate"):
+        ran = kbnn(command, files[0], later)
+        assert ran.code == 0
+        assert "same time" not in ran.err
+        assert "backwards" not in ran.err
+
+
 def test_inspect_lists_keys_and_shows_one(here: Path) -> None:
     trained()
     found = told("inspect", "fleet")

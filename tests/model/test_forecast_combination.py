@@ -642,6 +642,19 @@ def test_a_walk_is_pulled_to_its_last_value() -> None:
     assert np.mean(np.abs(found.mean - last)[1000:]) < 0.03
 
 
+def test_candidates_are_compared_also_where_the_network_is_certain() -> None:
+    """On an exact line sds are 0: that the last value misses must count all the same."""
+    y = 2.0 * np.arange(60)
+    made = np.column_stack((y, y - 2.0))
+    _, found = StepErrors.create().learn_one_step(
+        y, np.zeros(60), add_unknown(made[:, 1:]), y, OPTIONS
+    )
+    gap = np.abs(found.mean - y)
+    assert np.all(gap[1:] < 1.0)  # 1.0 is the mean of both
+    assert gap[-1] < 0.3
+    assert np.all(np.diff(gap[5:]) < 0.0)
+
+
 def test_an_outlier_does_not_make_one_step_weights_equal() -> None:
     rng = np.random.default_rng(9)
     y = rng.normal(size=400)

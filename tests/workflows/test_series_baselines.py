@@ -122,7 +122,7 @@ def step(step: int, rmse: float, coverage: float = 0.9, season: float | None = N
         (
             [step(1, 1e-12, 1.0, season=0.0)],
             "poor",
-            "The 90 % bands hold at step 1: 100 % to 100 %",
+            "The 90 % bands hold at step 1: 100 % of",
         ),
         (
             [step(1, 0.5)._replace(rows=0), step(2, 0.5)],
