@@ -7,7 +7,7 @@ chosen. `Stream` then yields batches, pass by pass.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
@@ -30,16 +30,11 @@ from kbnn.data.jsonl_format import JsonReader
 from kbnn.data.read_options import ReadOptions
 from kbnn.data.reading import ChunkReader
 from kbnn.data.schema import Schema
-from kbnn.data.values import MissingSpellings, find_present_rows, read_texts
+from kbnn.data.values import MissingSpellings, find_present_rows
 from kbnn.errors import DataError
 from kbnn.sink import Closeable
 
 MAX_TARGET_SEARCH_ROWS: Final = 100_000  # rows searched at most for a first target value
-
-
-SERIES_ROWS: Final = 8
-"""Rows of one key from which its clock is inferred: daily rows show a weekend."""
-MAX_SERIES_SEARCH_ROWS: Final = 4096
 
 
 class FirstRows(NamedTuple):
@@ -48,7 +43,6 @@ class FirstRows(NamedTuple):
     chunks: list[Chunk]
     names: list[str]
     seen: dict[str, list[pa.Array]]
-    series: dict[str, list[pa.Array]]  # rows of one key, or the same without keys
 
 
 def first_row_error(chunk: Chunk, row_errors: dict[int, RowError]) -> DataError:
@@ -65,13 +59,8 @@ def read_first_rows(
     features: tuple[str, ...],
     missing: MissingSpellings,
     stop: bool,
-    key: tuple[str, ...] = (),
 ) -> FirstRows:
-    """Read until column kinds and the clock can be inferred.
-
-    With `stop`, a bad row among the first 32 is an error. `key` are the columns whose values tell
-    series apart.
-    """
+    """Read until column kinds can be inferred; with `stop`, a bad row among these is an error."""
     early: list[Chunk] = []
     parts: list[pa.RecordBatch] = []
     rows = last = 0
@@ -90,53 +79,7 @@ def read_first_rows(
     for target in targets or tuple(names[-1:]):
         if target in seen:
             _find_first_value(target, seen[target], early, chunks, missing, stop)
-    series = seen
-    if key:
-        found = _read_one_series(parts, early, chunks, key, missing)
-        series = {name: [_get_column(part, name) for part in found] for name in names}
-    return FirstRows(early, names, seen, series)
-
-
-def _read_one_series(
-    parts: list[pa.RecordBatch],
-    early: list[Chunk],
-    chunks: Iterator[Chunk],
-    key: tuple[str, ...],
-    missing: MissingSpellings,
-) -> list[pa.RecordBatch]:
-    """Return rows of the most frequent key of the first rows (`parts`).
-
-    If these have fewer than eight, the first eight of the stream are found, in up to 4,096 rows.
-    """
-
-    def find_rows(batch: pa.RecordBatch, wanted: tuple[str | None, ...]) -> list[int]:
-        return [at for at, each in enumerate(_read_keys(batch, key, missing)) if each == wanted]
-
-    keys = Counter(each for part in parts for each in _read_keys(part, key, missing))
-    commonest, count = keys.most_common(1)[0]
-    if count >= SERIES_ROWS:
-        return [part.take(pa.array(find_rows(part, commonest), pa.int64())) for part in parts]
-    found: list[pa.RecordBatch] = []
-    need, rows, at = SERIES_ROWS, 0, 0
-    while need and rows < MAX_SERIES_SEARCH_ROWS:
-        if at == len(early):
-            chunk = next(chunks, None)
-            if chunk is None:
-                break
-            early.append(chunk)
-        batch, errors = early[at].batch, early[at].row_errors
-        batch = batch.slice(0, MAX_SERIES_SEARCH_ROWS - rows)
-        good = [row for row in find_rows(batch, commonest) if row not in errors][:need]
-        found.append(batch.take(pa.array(good, pa.int64())))
-        need, rows, at = need - len(good), rows + batch.num_rows, at + 1
-    return found
-
-
-def _read_keys(
-    batch: pa.RecordBatch, key: tuple[str, ...], missing: MissingSpellings
-) -> list[tuple[str | None, ...]]:
-    columns = [read_texts(_get_column(batch, name), missing) for name in key]
-    return list(zip(*columns, strict=True))
+    return FirstRows(early, names, seen)
 
 
 def _find_good_rows(
@@ -372,21 +315,18 @@ class Stream(Closeable):
                     left -= chunk.size
 
     def _infer_schema(self, chunks: Iterator[Chunk]) -> tuple[Schema, list[Chunk]]:
-        """Infer the schema from the first good rows, at most 32, and the clock from one key's."""
+        """Infer the schema from the first good rows, at most 32."""
         options = self.options
-        early, names, seen, series = read_first_rows(
+        early, names, seen = read_first_rows(
             chunks,
             self._chunk_reader,
             options.target,
             options.features,
             self._missing,
             options.on_error == "stop",
-            options.key,
         )
-        samples, one_series = (
-            [sample_column(part[name], self._missing) for name in names] for part in (seen, series)
-        )
-        return infer_schema(names, samples, options, self._notices.append, one_series), early
+        samples = [sample_column(seen[name], self._missing) for name in names]
+        return infer_schema(names, samples, options, self._notices.append), early
 
     def _configure_readers(self) -> None:
         """Configure the readers by the schema."""

@@ -6,6 +6,7 @@ each choice that the user did not make.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -34,7 +35,7 @@ from kbnn.data.time_series import (
     looks_like_times,
 )
 from kbnn.errors import DataError, UsageError
-from kbnn.targets.registry import TargetChoice, TargetSample, choose_target_type
+from kbnn.targets.registry import TARGET_TYPES, TargetChoice, TargetSample, choose_target_type
 
 INFERENCE_ROWS: Final = 32
 
@@ -44,15 +45,13 @@ def infer_schema(
     samples: list[ColumnSample],
     options: ReadOptions,
     notice: Notice,
-    series: list[ColumnSample] | None = None,
     *,
     first_row: bool = False,
 ) -> Schema:
     """Build the schema from the samples of all columns and report what was decided.
 
-    `series` are samples of one key, from which the clock is inferred. `first_row`: rows come one by
-    one, so that a target without a value is a number so far, any text may be a class, and features
-    may still appear.
+    `first_row`: rows come one by one, so that a target without a value is a number so far, any text
+    may be a class, and features may still appear.
     """
     found = dict(zip(names, samples, strict=True))
     targets = _choose_targets(names, found, options, notice)
@@ -62,8 +61,7 @@ def infer_schema(
     features = frozenset(options.features or names)
     role_of = {name: _assign_role(name, targets, sd_of, features, options) for name in names}
     check_stated_kinds(role_of, options, names)
-    in_order = found if series is None else dict(zip(names, series, strict=True))
-    clock = _detect_time_column(in_order, targets, features, sd_of, options)
+    clock = _detect_time_column(found, targets, features, sd_of, options)
     time = None if clock is None else clock.name
     used = {n: found[n] for n in names if role_of[n] not in ("none", "id") and n != time}
     mark = options.marks.decimal or _detect_table_mark(used)
@@ -124,7 +122,18 @@ def infer_schema(
         if column.role == "feature" and column.kind != "time"
     ]
     add_clock_and_lags(schema, clock, options.time_options, notice)
+    if options.key and clock is not None and len(clock.points.points) == 1 and not first_row:
+        _report_unknown_steps(schema, options, notice)
     return schema
+
+
+def _report_unknown_steps(schema: Schema, options: ReadOptions, notice: Notice) -> None:
+    """Report that a fleet gets no default lags, because the first rows have one of each key."""
+    if options.time_options.lags is None and TARGET_TYPES[schema.task].supports_differencing:
+        notice(
+            "no lags are learned: the first rows have one row of each key, which do not show its "
+            "time step (--lags 1,2 adds lags, for forecasts with --horizon)"
+        )
 
 
 def _detect_time_column(
@@ -143,8 +152,9 @@ def _detect_time_column(
             f"column '{named}' cannot be both the clock and categorical, numeric or hashed"
         )
     others = (*options.ignore, *sd_of, *options.columns_with_kind, options.weight, options.id)
+    rows = _select_one_series(found, options.key)
     values = {
-        name: seen.values
+        name: [seen.values[at] for at in rows]
         for name, seen in found.items()
         if name == named or (name in features and name not in others)
     }
@@ -156,6 +166,16 @@ def _detect_time_column(
     layout = column.points.layout if are_dates else ""
     points = column.points._replace(layout=layout, zone=found[column.name].zone)
     return column._replace(points=points)
+
+
+def _select_one_series(found: dict[str, ColumnSample], key: tuple[str, ...]) -> list[int]:
+    """Return the positions of the rows of the most frequent key; all rows without keys."""
+    count = min(len(seen.values) for seen in found.values())
+    keys = [tuple(found[name].values[at] for name in key if name in found) for at in range(count)]
+    if not keys:
+        return []
+    commonest = Counter(keys).most_common(1)[0][0]
+    return [at for at, each in enumerate(keys) if each == commonest]
 
 
 def _choose_targets(

@@ -313,10 +313,9 @@ def test_several_series_in_one_file_are_remarked(many: int, tmp_path: Path) -> N
     assert "--key COLUMN keeps one model per series" in notices[0]
 
 
-@pytest.mark.parametrize(("keys", "sorted_by"), [(3, "key"), (3, "time"), (60, "time")])
-def test_with_a_key_each_series_has_its_lags(keys: int, sorted_by: str, tmp_path: Path) -> None:
-    """Also if the first 32 rows have one row of each key."""
-    rows = [(f"2026-03-{1 + at % 28:02},k{key}", at) for key in range(keys) for at in range(28)]
+@pytest.mark.parametrize("sorted_by", ["key", "time"])
+def test_with_a_key_each_series_has_its_lags(sorted_by: str, tmp_path: Path) -> None:
+    rows = [(f"2026-03-{1 + at % 28:02},{key}", at) for key in "abc" for at in range(28)]
     rows.sort(key=lambda row: row[0] if sorted_by == "time" else row[0].split(",")[1])
     path = tmp_path / "t.csv"
     path.write_text("day,who,y\n" + "".join(f"{cells},{at}.5\n" for cells, at in rows))
@@ -327,16 +326,16 @@ def test_with_a_key_each_series_has_its_lags(keys: int, sorted_by: str, tmp_path
     assert not any("--key" in note or "row" in note for note in seen.notices[2:])
 
 
-@pytest.mark.parametrize(("keys", "has_lags"), [(600, True), (5000, False)])
-def test_the_clock_of_a_key_is_searched_in_so_many_rows(
-    keys: int, has_lags: bool, tmp_path: Path
+@pytest.mark.parametrize(("lags", "noticed"), [(None, True), ("1,2", False), ("off", False)])
+def test_a_fleet_without_default_lags_says_why(
+    lags: str | None, noticed: bool, tmp_path: Path
 ) -> None:
+    """The first 32 rows have one row of each of 60 keys."""
     path = tmp_path / "t.csv"
-    days = 2 if keys > 4096 else 8
-    cells = [f"2026-03-{1 + day:02},k{k},{day}.5\n" for day in range(days) for k in range(keys)]
+    cells = [f"2026-03-{1 + day:02},k{k},{day}.5\n" for day in range(28) for k in range(60)]
     path.write_text("day,who,y\n" + "".join(cells))
-    seen = look_with_lags([path], ignore=("who",), key=("who",))
-    assert any("lags 1, 2, 3" in note for note in seen.notices) == has_lags
+    seen = look_with_lags([path], ignore=("who",), key=("who",), lags=lags)
+    assert any("no lags are learned: the first rows" in note for note in seen.notices) == noticed
 
 
 def test_a_moment_that_cannot_be_read_is_a_flaw(tmp_path: Path) -> None:

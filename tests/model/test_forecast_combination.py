@@ -644,7 +644,7 @@ def test_a_walk_is_pulled_to_its_last_value() -> None:
 
 def test_candidates_are_compared_also_where_the_network_is_certain() -> None:
     """On an exact line sds are 0: that the last value misses must count all the same."""
-    y = 2.0 * np.arange(60)
+    y = np.arange(0.0, 120.0, 2.0)
     made = np.column_stack((y, y - 2.0))
     _, found = StepErrors.create().learn_one_step(
         y, np.zeros(60), add_unknown(made[:, 1:]), y, OPTIONS
