@@ -26,6 +26,9 @@ square. Those of the mean and of 1 have narrower priors, and that of d_(t+1-s) h
 forecast returns to the mean or ignores it, and never flees from it. Forecasts of several steps are
 recursive, with errors of 0. A missing value is replaced by the forecast of one step.
 
+To both models a change of more than 20 root mean squares of the changes so far counts as 20, so
+that a glitch does not spoil them.
+
 `kbnn/core/csrc/series.c` is the compiled version.
 """
 

@@ -16,8 +16,9 @@ about the last 48 rows, d = (y_o - y_(o-m))/m, m a multiple of the season.
 
 While rows are learned, forecasts are made at some rows (origins) and kept until their outcome is
 known, so that all errors are of forecasts as made then. E_c,h is the mean squared error of
-candidate c at step h, discounted by 2^(-age/500 rows) and pooled over h +- 3 steps. The combined
-forecast is
+candidate c at step h, discounted by 2^(-age/500 rows) and pooled over h +- 3 steps. Errors are
+limited to 20 times the root mean squared error of the best simple candidate so far, and a candidate
+that comes late, as after a long season, starts from twice the least error. The combined forecast is
 
     w_c ~ E_c,h^-6,   m = sum_c w_c f_c,   v = sum_c u_c (s_c^2 + (f_c - m)^2),   u_c ~ w_c^1.5.
 
@@ -990,7 +991,7 @@ _SHAPE_GROUPS: Final = np.repeat(np.arange(len(SHAPE_STEPS)), _SHAPE_SIZES.astyp
 _SHAPE_MIDDLES: Final = np.array([0.5 * sum(steps) for steps in SHAPE_STEPS])[_SHAPE_GROUPS]
 
 _IS_AHEAD: Final = (np.indices((COMBINED_STEPS,) * 2).sum(axis=0) >= COMBINED_STEPS)[:, None]
-"""Whether step h of the forecasts before row S - k of the last S rows is still ahead (S, 1, S)."""
+"""Whether step h + 1 of the k-th of the last S forecasts is still ahead (S, 1, S)."""
 _STEP_GAPS: Final = np.arange(COMBINED_STEPS)[:, None] - np.arange(COMBINED_STEPS)
 _POOLING: Final = np.where(
     np.abs(_STEP_GAPS) <= np.minimum(POOLED_STEPS, np.arange(COMBINED_STEPS)), 1.0, 0.0
