@@ -29,7 +29,7 @@ from kbnn.distributions.categorical import inverse_temperature
 from kbnn.metrics.sections import EffectQuantity, list_effect_quantities
 from kbnn.model import scaler
 from kbnn.model.ensemble import Member, find_active_slopes, list_inputs, sees_all_inputs
-from kbnn.model.forecast_combination import CANDIDATES, MODELED
+from kbnn.model.forecast_candidates import CANDIDATES, MODELED
 from kbnn.model.learner import LearnerState, encode_member_inputs
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import can_combine

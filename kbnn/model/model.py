@@ -41,13 +41,13 @@ from kbnn.model import candidates, scaler
 from kbnn.model.anomaly import Monitor, monitor_rows
 from kbnn.model.candidates import Candidate, EliminatedCandidate
 from kbnn.model.ensemble import make_equal_weights
-from kbnn.model.forecast_combination import (
+from kbnn.model.forecast_candidates import (
     COMBINED_STEPS,
-    StepErrors,
     count_path_steps,
     count_rows_to_origin,
     is_origin,
 )
+from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.learner import Learner, LearnerState, make_learner
 from kbnn.model.pending_labels import PendingRows, learn_by_id, restore_pending_forecasts
 from kbnn.model.record import PrequentialRecord

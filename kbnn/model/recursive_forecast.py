@@ -29,16 +29,13 @@ from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions import calibration
 from kbnn.distributions.predictive import PARAM
 from kbnn.model import ensemble, scaler
+from kbnn.model.forecast_candidates import COMBINED_STEPS, TREND, CandidatePaths, build_candidates
 from kbnn.model.forecast_combination import (
-    COMBINED_STEPS,
     MAX_GROWING_STEPS,
-    TREND,
     CalibrationOptions,
-    CandidatePaths,
     CombinedForecast,
     OneStepForecast,
     StepErrors,
-    build_candidates,
 )
 from kbnn.model.learner import Learner, LearnerState, encode_for_members
 from kbnn.targets.base import TargetType, make_empty_forecast, supports_paths

@@ -38,7 +38,8 @@ from kbnn.model.anomaly import (
 from kbnn.model.anomaly_reference import DetectorState
 from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.ensemble import NO_BINS, Member, PoolWeights, count_inputs, is_valid_bins
-from kbnn.model.forecast_combination import COMBINED_STEPS, StepErrors
+from kbnn.model.forecast_candidates import COMBINED_STEPS
+from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.learner import DroppedMember, LearnerState, make_learner
 from kbnn.model.model import OnlineModel
 from kbnn.model.pending_labels import (

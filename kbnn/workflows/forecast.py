@@ -38,7 +38,8 @@ from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.key_index import group_by_key, read_keys
 from kbnn.metrics.sections import ChartGroup, ChartSpec, TargetSection
 from kbnn.metrics.verdicts import StepFigures, Verdict, judge_steps
-from kbnn.model.forecast_combination import COMBINED_STEPS, StepErrors
+from kbnn.model.forecast_candidates import COMBINED_STEPS
+from kbnn.model.forecast_combination import StepErrors
 from kbnn.model.interface import StreamModel
 from kbnn.model.model import OnlineModel
 from kbnn.model.recursive_forecast import (

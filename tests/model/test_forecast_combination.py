@@ -16,19 +16,21 @@ from kbnn.distributions.calibration import WIDTH_FIELDS, apply_widths, learn_wid
 from kbnn.distributions.normal_mixture import NormalMixture
 from kbnn.errors import ModelError
 from kbnn.model import forecast_combination, serialize
-from kbnn.model.forecast_combination import (
+from kbnn.model.forecast_candidates import (
     CANDIDATES,
     COMBINED_STEPS,
     FULL_PATH_ORIGINS,
     SHORT_STEPS,
-    CalibrationOptions,
     CandidatePaths,
-    CombinedForecast,
-    StepErrors,
     build_candidates,
     count_path_steps,
     count_rows_to_origin,
     is_origin,
+)
+from kbnn.model.forecast_combination import (
+    CalibrationOptions,
+    CombinedForecast,
+    StepErrors,
 )
 from kbnn.model.migrations import migrate_state
 from kbnn.model.recursive_forecast import forecast_candidates
